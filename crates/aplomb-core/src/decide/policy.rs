@@ -1,0 +1,175 @@
+//! The settings of `docs/spec/retry.md`, with its names and defaults.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Backoff, Layer, backoff};
+
+/// Everything that [`decide`](super::decide) may be told to do differently.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Policy {
+    /// `llm.retry`.
+    pub transport: TransportRetry,
+    /// `agent.retry.session`.
+    pub session: SessionRetry,
+    /// `agent.retry.exec`.
+    pub exec: ExecRetry,
+    /// `agent.retry.max_inline_wait_ms`: a longer wait is reported with the time to come back, not slept.
+    pub max_inline_wait_ms: u64,
+    /// `agent.retry.restart`.
+    pub restart: Restart,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            transport: TransportRetry::default(),
+            session: SessionRetry::default(),
+            exec: ExecRetry::default(),
+            max_inline_wait_ms: 60_000,
+            restart: Restart::Auto,
+        }
+    }
+}
+
+impl Policy {
+    pub(super) fn backoff(&self, layer: Layer) -> Backoff {
+        match layer {
+            Layer::First => Backoff {
+                initial_ms: 0,
+                multiplier: 1.0,
+                max_ms: 0,
+            },
+            Layer::Transport => Backoff {
+                initial_ms: self.transport.initial_backoff_ms,
+                multiplier: self.transport.backoff_multiplier,
+                max_ms: self.transport.max_backoff_ms,
+            },
+            Layer::Session => Backoff {
+                initial_ms: self.session.base_delay_ms,
+                multiplier: 2.0,
+                max_ms: u64::MAX,
+            },
+            Layer::Exec => Backoff {
+                initial_ms: self.exec.base_delay_ms,
+                multiplier: 2.0,
+                max_ms: u64::MAX,
+            },
+        }
+    }
+}
+
+/// `llm.retry`: the transport's own retries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TransportRetry {
+    /// Attempts including the first; 1 disables. 1 to 100.
+    pub max_attempts: u32,
+    /// The first delay, in ms.
+    pub initial_backoff_ms: u64,
+    /// The longest delay, in ms.
+    pub max_backoff_ms: u64,
+    /// What each delay is multiplied by to give the next.
+    pub backoff_multiplier: f64,
+    /// Whether failed connections and time-outs are the transport's to retry.
+    pub retry_on_connection_errors: bool,
+    /// How delays of model calls are spread. Governs the session's and exec's too.
+    pub jitter: Jitter,
+}
+
+impl Default for TransportRetry {
+    fn default() -> TransportRetry {
+        TransportRetry {
+            max_attempts: 3,
+            initial_backoff_ms: 500,
+            max_backoff_ms: 5_000,
+            backoff_multiplier: 2.0,
+            retry_on_connection_errors: true,
+            jitter: Jitter::Full,
+        }
+    }
+}
+
+/// `agent.retry.session`: the session's retries, after the transport's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SessionRetry {
+    /// Whether the session retries at all.
+    pub enabled: bool,
+    /// Attempts after the first. 0 to 100.
+    pub max_retries: u32,
+    /// The first delay, in ms; each further one is twice as long.
+    pub base_delay_ms: u64,
+}
+
+impl Default for SessionRetry {
+    fn default() -> SessionRetry {
+        SessionRetry {
+            enabled: true,
+            max_retries: 3,
+            base_delay_ms: 2_000,
+        }
+    }
+}
+
+/// `agent.retry.exec`: what `Runtime::exec` adds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ExecRetry {
+    /// Attempts including the first; 1 disables. 1 to 100.
+    pub max_retries: u32,
+    /// The first delay, in ms; each further one is twice as long.
+    pub base_delay_ms: u64,
+}
+
+impl Default for ExecRetry {
+    fn default() -> ExecRetry {
+        ExecRetry {
+            max_retries: 3,
+            base_delay_ms: 1_500,
+        }
+    }
+}
+
+/// How a delay is spread, so that many callers do not come back at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Jitter {
+    /// The delay as it is.
+    None,
+    /// Between nothing and the delay.
+    Full,
+    /// Between half of the delay and the delay.
+    Equal,
+}
+
+impl Jitter {
+    /// The delay that `entropy` picks.
+    ///
+    /// Source of the forms: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    pub fn apply(self, delay_ms: u64, entropy: u64) -> u64 {
+        match self {
+            Jitter::None => delay_ms,
+            Jitter::Full => backoff::uniform(entropy, delay_ms),
+            Jitter::Equal => {
+                let half = delay_ms / 2;
+                (delay_ms - half) + backoff::uniform(entropy, half)
+            }
+        }
+    }
+}
+
+/// What happens to a call that fails after some of its answer was handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Restart {
+    /// Started again; announced by `llm.restarted` where something was delivered.
+    Auto,
+    /// Started again; always announced.
+    Marker,
+    /// Not started again.
+    Never,
+}

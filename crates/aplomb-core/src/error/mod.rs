@@ -1,0 +1,288 @@
+//! The one error type of Aplomb, its codes, and the shapes it takes outside the process.
+
+mod code;
+mod details;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use code::{Code, codes};
+pub use details::{ErrorDetails, ErrorDict};
+
+/// The identifiers that every error's context holds, null while unknown.
+pub const IDENTIFIERS: [&str; 5] = ["agent_id", "session_id", "run_id", "tool_id", "step_number"];
+
+/// Anything that goes wrong in Aplomb: a stable [code](Error::code), a message, what to do about it, what was tried,
+/// and the cause.
+///
+/// One word wide and cheap to clone.
+///
+/// ```
+/// use aplomb_core::error::{Error, codes};
+///
+/// let error = Error::new(codes::USER_AGENT_NOT_FOUND, "no agent is called \"asistant\"")
+///     .hint("did you mean \"assistant\"?")
+///     .context("agent_id", "asistant");
+/// assert_eq!(error.to_string(), "no agent is called \"asistant\"\n  hint: did you mean \"assistant\"?");
+/// assert!(error.is_a(codes::USER_ERROR));
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    code: Code,
+    /// The names as a newer writer gave them, where this version's table does not know them.
+    foreign_names: Option<(String, String)>,
+    message: String,
+    hint: Option<String>,
+    docs_url: Option<String>,
+    retryable: bool,
+    context: Map<String, Value>,
+    attempts: Vec<Attempt>,
+    cause: Option<Cause>,
+}
+
+#[derive(Clone)]
+enum Cause {
+    Ours(Error),
+    Foreign {
+        type_name: &'static str,
+        error: Arc<dyn StdError + Send + Sync>,
+    },
+}
+
+/// One request that was made, how it failed, and what was decided then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// Counts from 1 within one logical model call.
+    pub number: u32,
+    /// Whose allowance paid for the attempt: `first`, `transport`, `session` or `exec`.
+    pub layer: String,
+    /// The documented name of the error, such as `LLMConnectionError`.
+    pub error_type: String,
+    /// What was seen, in a line. Empty where the failure came without any text.
+    pub text: String,
+    /// The fine cause, such as `overloaded`.
+    pub reason: String,
+    /// What was decided: `retry`, `failed permanently`, `stop`, …
+    pub action: String,
+    /// The rule that decided.
+    pub rule: String,
+    /// How long the next attempt was made to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// Who asked for that wait: `backoff`, or where the provider said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_source: Option<String>,
+}
+
+impl Attempt {
+    /// `TypeName: text`, or `TypeName` alone where there is no text.
+    pub fn error(&self) -> String {
+        typed_text(&self.error_type, &self.text)
+    }
+}
+
+impl Error {
+    /// An error of that code.
+    pub fn new(code: Code, message: impl Into<String>) -> Error {
+        Error(Arc::new(Inner {
+            code,
+            foreign_names: None,
+            message: message.into(),
+            hint: None,
+            docs_url: None,
+            retryable: code.retryable(),
+            context: Map::new(),
+            attempts: Vec::new(),
+            cause: None,
+        }))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Error {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// Says, in one line, what to do about it.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Error {
+        let hint = hint.into();
+        self.with(|inner| inner.hint = Some(hint))
+    }
+
+    /// Adds a context field, or replaces it.
+    #[must_use]
+    pub fn context(self, field: &str, value: impl Into<Value>) -> Error {
+        let value = value.into();
+        self.with(|inner| {
+            inner.context.insert(field.to_owned(), value);
+        })
+    }
+
+    /// Adds a context field where nothing nearer to the cause has set it.
+    #[must_use]
+    pub fn context_if_unset(self, field: &str, value: impl Into<Value>) -> Error {
+        if self.0.context.get(field).is_some_and(|set| !set.is_null()) {
+            self
+        } else {
+            self.context(field, value)
+        }
+    }
+
+    /// Keeps what led to this error.
+    #[must_use]
+    pub fn cause(self, cause: Error) -> Error {
+        self.with(|inner| inner.cause = Some(Cause::Ours(cause)))
+    }
+
+    /// Keeps a foreign error that led to this one; its own `source()` chain stays reachable.
+    #[must_use]
+    pub fn foreign_cause<E: StdError + Send + Sync + 'static>(self, cause: E) -> Error {
+        let cause = Cause::Foreign {
+            type_name: std::any::type_name::<E>(),
+            error: Arc::new(cause),
+        };
+        self.with(|inner| inner.cause = Some(cause))
+    }
+
+    /// Lists what was tried before this error was given up on.
+    #[must_use]
+    pub fn attempts(self, attempts: Vec<Attempt>) -> Error {
+        self.with(|inner| inner.attempts = attempts)
+    }
+
+    /// The code. For an error that a newer version wrote with a code that this one does not know, the base code;
+    /// [`details`](Error::details) keeps the original.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// True if the code is `ancestor` or below it.
+    pub fn is_a(&self, ancestor: Code) -> bool {
+        self.0.code.is_a(ancestor)
+    }
+
+    /// The message alone, without hint and documentation lines.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What to do about it, in one line.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// Whether the same thing may pass when tried again.
+    pub fn retryable(&self) -> bool {
+        self.0.retryable
+    }
+
+    /// A context field, if it is set.
+    pub fn field(&self, field: &str) -> Option<&Value> {
+        self.0.context.get(field).filter(|value| !value.is_null())
+    }
+
+    /// The fine cause of a model failure, such as `rate_limit` or `quota_exhausted`.
+    pub fn reason(&self) -> Option<&str> {
+        self.field("reason").and_then(Value::as_str)
+    }
+
+    /// Every attempt that was made, in order. Empty where the error has nothing to do with attempts.
+    pub fn attempt_log(&self) -> &[Attempt] {
+        &self.0.attempts
+    }
+
+    /// How a run ends that this error ends.
+    pub fn stop_reason(&self) -> crate::run::StopReason {
+        self.0.code.stop_reason()
+    }
+
+    /// The serialisable superset: the six keys of [`ErrorDict`], type, cause and attempts.
+    pub fn details(&self) -> ErrorDetails {
+        ErrorDetails::of(self)
+    }
+
+    /// The shape that the contract calls `to_dict`.
+    pub fn to_dict(&self) -> ErrorDict {
+        self.details().dict
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self.0.cause.as_ref()? {
+            Cause::Ours(error) => Some(error),
+            Cause::Foreign { error, .. } => Some(&**error),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if let Some(hint) = &self.0.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        if let Some(url) = &self.0.docs_url {
+            write!(f, "\n  docs: {url}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug
+            .field("code", &self.0.code)
+            .field("message", &self.0.message);
+        if let Some(cause) = self.source() {
+            debug.field("cause", &cause);
+        }
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl Serialize for Error {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_dict().serialize(serializer)
+    }
+}
+
+/// The text form of an error: `TypeName: text`, or `TypeName` alone where the text is empty.
+fn typed_text(type_name: &str, text: &str) -> String {
+    if text.is_empty() {
+        type_name.to_owned()
+    } else {
+        format!("{type_name}: {text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_word_wide_and_can_cross_threads() {
+        fn check<T: Send + Sync + 'static>() -> usize {
+            std::mem::size_of::<T>()
+        }
+        assert_eq!(check::<Error>(), std::mem::size_of::<usize>());
+    }
+
+    #[test]
+    fn the_text_of_an_error_without_text_is_its_type_name_alone() {
+        assert_eq!(typed_text("LLMConnectionError", ""), "LLMConnectionError");
+        assert_eq!(
+            typed_text("LLMConnectionError", "reset"),
+            "LLMConnectionError: reset"
+        );
+    }
+}

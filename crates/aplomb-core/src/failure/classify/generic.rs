@@ -1,0 +1,95 @@
+//! Rules that hold for every provider: what HTTP statuses, the network and the shape of an answer say.
+
+use super::{Opinion, Rule};
+use crate::failure::{Anomaly, Phase, Reason, TransportKind};
+
+pub(super) const RULES: &[Rule] = &[STATUS, TRANSPORT, SHAPE, WORDLESS];
+
+/// Source: RFC 9110 §15, RFC 6585 §4 (429, 431), Anthropic's error page (529), nginx (499), Cloudflare's 5xx pages
+/// (520–530).
+const STATUS: Rule = Rule {
+    id: "generic.status",
+    look: |failure| {
+        (failure.phase == Phase::Response).then_some(())?;
+        status_opinion(failure.status?)
+    },
+};
+
+/// Also for statuses that come inside a body, as gateways give their upstream's.
+pub(super) fn status_opinion(status: u16) -> Option<Opinion> {
+    Some(match status {
+        401 | 407 => Opinion::forbid(Reason::Auth),
+        402 => Opinion::forbid(Reason::QuotaExhausted),
+        403 => Opinion::forbid(Reason::Permission),
+        408 => Opinion::retry(Reason::Timeout),
+        409 => Opinion::retry(Reason::ServerError),
+        413 => Opinion::forbid(Reason::PayloadTooLarge),
+        425 | 499 => Opinion::retry(Reason::Connection),
+        429 => Opinion::retry(Reason::RateLimit),
+        400 | 404 | 405 | 406 | 411 | 414 | 415 | 421 | 422 | 431 => Opinion::forbid(Reason::InvalidRequest),
+        504 | 522 | 524 => Opinion::retry(Reason::Timeout),
+        529 => Opinion::retry(Reason::Overloaded),
+        501 | 505 => Opinion::forbid(Reason::ServerError),
+        500..=599 => Opinion::retry(Reason::ServerError),
+        // We follow no redirect: it would be a request that the ledger does not know.
+        300..=399 => Opinion::forbid(Reason::InvalidRequest),
+        _ => return None,
+    })
+}
+
+const TRANSPORT: Rule = Rule {
+    id: "generic.transport",
+    look: |failure| {
+        let fault = failure.transport.as_ref()?;
+        let broken = if failure.phase == Phase::Connect {
+            Reason::Connection
+        } else {
+            Reason::StreamInterrupted
+        };
+        Some(match fault.kind {
+            TransportKind::Certificate => Opinion::forbid(Reason::Connection),
+            TransportKind::Request => Opinion::forbid(Reason::InvalidRequest),
+            TransportKind::Dns | TransportKind::Refused | TransportKind::Connect => {
+                Opinion::retry(Reason::Connection)
+            }
+            TransportKind::Reset | TransportKind::Closed => Opinion::retry(broken),
+            TransportKind::ConnectTimeout
+            | TransportKind::FirstByteTimeout
+            | TransportKind::IdleTimeout
+            | TransportKind::AttemptTimeout => Opinion::retry(Reason::Timeout),
+            TransportKind::Other if fault.text.is_empty() => return None,
+            TransportKind::Other => Opinion::retry(broken),
+        })
+    },
+};
+
+const SHAPE: Rule = Rule {
+    id: "generic.shape",
+    look: |failure| {
+        Some(match failure.anomaly? {
+            Anomaly::NoTerminalEvent | Anomaly::MalformedEvent => Opinion::retry(Reason::StreamInterrupted),
+            Anomaly::Empty => Opinion::retry(Reason::EmptyResponse),
+            Anomaly::EmptyAtTokenLimit => Opinion::forbid(Reason::EmptyResponse),
+            // A page instead of an API stays one; a body that is not there at all may come next time.
+            Anomaly::MalformedBody if failure.body.trim().is_empty() => {
+                Opinion::retry(Reason::MalformedResponse)
+            }
+            Anomaly::MalformedBody | Anomaly::TooLarge => Opinion::forbid(Reason::MalformedResponse),
+            Anomaly::Filtered | Anomaly::Refused => Opinion::forbid(Reason::ContentFilter),
+            // What the error says is for other rules.
+            Anomaly::Error => return None,
+        })
+    },
+};
+
+/// An error without content is almost always a stream that broke before a structured body arrived.
+///
+/// Source: `docs/spec/retry.md` §2, step 4 of the session's judgement.
+const WORDLESS: Rule = Rule {
+    id: "generic.wordless",
+    look: |failure| {
+        failure
+            .is_wordless()
+            .then_some(Opinion::retry(Reason::StreamInterrupted))
+    },
+};

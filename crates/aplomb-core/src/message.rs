@@ -1,0 +1,174 @@
+//! What a model is told and what it says, apart from any provider's protocol.
+
+mod collect;
+
+use serde::{Deserialize, Serialize};
+
+pub use collect::{Collector, Delta, StreamEvent};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Standing instructions.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+    /// The results of tool calls.
+    Tool,
+}
+
+/// One turn of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub content: Vec<Block>,
+}
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+#[non_exhaustive]
+pub enum Block {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A picture.
+    Image {
+        /// Where its bytes are.
+        source: ImageSource,
+    },
+    /// What the model thought before it answered.
+    Thinking {
+        /// The thoughts.
+        text: String,
+        /// What proves to the provider that the thoughts are its own, where its protocol has such a thing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+    /// The model asks for a tool.
+    ToolCall(ToolCall),
+    /// What a tool gave.
+    ToolResult(ToolResult),
+}
+
+/// Where a picture's bytes are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+#[non_exhaustive]
+pub enum ImageSource {
+    /// Here.
+    Base64 {
+        /// Such as `image/png`.
+        media_type: String,
+        /// The bytes in base64.
+        data: String,
+    },
+    /// Where the provider can fetch them.
+    Url {
+        /// The address.
+        url: String,
+    },
+}
+
+/// The model asks for a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The provider's id for the call, which the result must repeat.
+    pub id: String,
+    /// The tool's id.
+    pub name: String,
+    /// The arguments as the model wrote them: JSON text, if all went well.
+    pub arguments: String,
+}
+
+/// What a tool gave for one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call's id.
+    pub call_id: String,
+    /// The tool's id.
+    pub name: String,
+    /// What the model is told.
+    pub text: String,
+    /// Whether the text tells of an error.
+    pub is_error: bool,
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FinishReason {
+    /// It was done.
+    Stop,
+    /// It waits for the results of tool calls.
+    ToolCalls,
+    /// It reached the token limit: the answer is cut off.
+    Length,
+    /// The provider's filter stopped it.
+    ContentFilter,
+    /// A word that this version does not know.
+    Other(String),
+}
+
+/// Tokens as the provider counted them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TokenUsage {
+    /// Tokens of the request, cached ones included.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+    /// Of the input, those read from the provider's cache.
+    pub input_cached: u64,
+    /// Of the input, those written to the provider's cache.
+    pub input_cache_creation: u64,
+}
+
+/// A complete answer of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// What it said.
+    pub message: Message,
+    /// Why it stopped.
+    pub finish: FinishReason,
+    /// What it used, if the provider said so.
+    pub usage: Option<TokenUsage>,
+}
+
+impl Message {
+    /// A message of one text block.
+    pub fn text(role: Role, text: impl Into<String>) -> Message {
+        Message {
+            role,
+            content: vec![Block::Text { text: text.into() }],
+        }
+    }
+
+    /// The text blocks, joined.
+    pub fn to_text(&self) -> String {
+        self.content
+            .iter()
+            .filter_map(|block| match block {
+                Block::Text { text } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The tool calls, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content.iter().filter_map(|block| match block {
+            Block::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! Folds the events of a streamed answer into one message.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Block, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
+
+/// What a wire's decoder makes of its protocol's events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamEvent {
+    /// Some of the answer.
+    Delta(Delta),
+    /// What was used so far; a later count replaces an earlier one.
+    Usage(TokenUsage),
+    /// Why the model stopped. The protocol's terminal event.
+    Finish(FinishReason),
+}
+
+/// A piece of an answer, as it can be handed to somebody who watches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+#[non_exhaustive]
+pub enum Delta {
+    /// Text.
+    Text {
+        /// The next characters.
+        text: String,
+    },
+    /// Thoughts.
+    Thinking {
+        /// The next characters.
+        text: String,
+    },
+    /// A tool call, in fragments.
+    ToolCall {
+        /// Which of the answer's calls.
+        index: u64,
+        /// The call's id, with its first fragment.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// The tool's id, with its first fragment.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// The next characters of the arguments.
+        text: String,
+    },
+}
+
+impl Delta {
+    /// True if there is nothing in it that anybody could see.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Delta::Text { text } | Delta::Thinking { text } => text.is_empty(),
+            Delta::ToolCall { id, name, text, .. } => id.is_none() && name.is_none() && text.is_empty(),
+        }
+    }
+}
+
+/// Puts the pieces of one answer together.
+#[derive(Debug, Default)]
+pub struct Collector {
+    thinking: String,
+    text: String,
+    calls: BTreeMap<u64, ToolCall>,
+    usage: Option<TokenUsage>,
+    finish: Option<FinishReason>,
+}
+
+impl Collector {
+    /// Takes the next event.
+    pub fn push(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Delta(delta) => self.push_delta(delta),
+            StreamEvent::Usage(usage) => self.usage = Some(usage),
+            StreamEvent::Finish(finish) => self.finish = Some(finish),
+        }
+    }
+
+    fn push_delta(&mut self, delta: Delta) {
+        match delta {
+            Delta::Text { text } => self.text.push_str(&text),
+            Delta::Thinking { text } => self.thinking.push_str(&text),
+            Delta::ToolCall {
+                index,
+                id,
+                name,
+                text,
+            } => {
+                let call = self.calls.entry(index).or_insert_with(|| ToolCall {
+                    id: String::new(),
+                    name: String::new(),
+                    arguments: String::new(),
+                });
+                // Some vendors repeat id and name with every fragment: they are set, never appended.
+                if let Some(id) = id.filter(|id| !id.is_empty()) {
+                    call.id = id;
+                }
+                if let Some(name) = name.filter(|name| !name.is_empty()) {
+                    call.name = name;
+                }
+                call.arguments.push_str(&text);
+            }
+        }
+    }
+
+    /// What the provider said that was used so far.
+    pub fn usage(&self) -> Option<TokenUsage> {
+        self.usage
+    }
+
+    /// The whole answer. An answer whose terminal event never came is none.
+    pub fn finish(self) -> Option<Reply> {
+        let mut content = Vec::new();
+        if !self.thinking.is_empty() {
+            content.push(Block::Thinking {
+                text: self.thinking,
+                signature: None,
+            });
+        }
+        if !self.text.is_empty() {
+            content.push(Block::Text { text: self.text });
+        }
+        content.extend(self.calls.into_values().map(Block::ToolCall));
+        let message = Message {
+            role: Role::Assistant,
+            content,
+        };
+        Some(Reply {
+            message,
+            finish: self.finish?,
+            usage: self.usage,
+        })
+    }
+}

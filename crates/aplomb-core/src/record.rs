@@ -1,0 +1,124 @@
+//! The facts of a run. The state is their fold; what happened is what they say.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::decide::{Allowances, Decision, Layer};
+use crate::error::ErrorDetails;
+use crate::failure::{Failure, Verdict};
+use crate::message::{Message, Reply, TokenUsage, ToolCall};
+use crate::run::{EffectId, Entry, Identity, StopReason, TimeLimit};
+
+/// One fact, and when it became one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The run's clock, in ms.
+    pub at: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub fact: Fact,
+}
+
+/// What arrived, what was decided, what a pattern chose.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "fact")]
+#[non_exhaustive]
+pub enum Fact {
+    /// The run began.
+    Started {
+        /// Whose run it is.
+        identity: Identity,
+        /// Wall time at the run clock's zero, in ms of Unix time.
+        wall_ms: u64,
+        /// How it was entered.
+        entry: Entry,
+        /// The pattern's type and version.
+        pattern: (String, u32),
+        /// The conversation that it begins with.
+        messages: Vec<Arc<Message>>,
+        /// When it must have ended.
+        time_limit: Option<TimeLimit>,
+        /// The timer of that limit.
+        timer: Option<EffectId>,
+    },
+    /// The pattern asked the model: one logical call, which may take many attempts.
+    CallOpened {
+        /// Counts from 1; the run's step.
+        step: u32,
+        /// How many attempts may be added to the first.
+        allowances: Allowances,
+    },
+    /// A request is about to be handed to the transport.
+    AttemptStarted {
+        /// The effect that sends it.
+        effect: EffectId,
+        /// Whose allowance pays.
+        layer: Layer,
+    },
+    /// The attempt failed.
+    AttemptFailed {
+        /// The effect that sent it.
+        effect: EffectId,
+        /// What was seen.
+        failure: Box<Failure>,
+        /// What it is.
+        verdict: Verdict,
+        /// What it used all the same, if the provider said so.
+        usage: Option<TokenUsage>,
+        /// Whether some of its answer was handed to somebody.
+        delivered: bool,
+    },
+    /// It was decided what follows.
+    Decided {
+        /// What, and by which rule.
+        decision: Decision,
+        /// The timer that ends the wait, where there is one.
+        timer: Option<EffectId>,
+    },
+    /// The model answered, which ends the call.
+    ModelReplied {
+        /// The effect that sent the request.
+        effect: EffectId,
+        /// The answer.
+        reply: Reply,
+        /// From the attempt's start to the first piece of the answer, where that was seen.
+        first_delta_ms: Option<u64>,
+    },
+    /// The model's tool calls are taken up as one batch.
+    BatchOpened {
+        /// The calls, each with the effect that runs it.
+        calls: Vec<(EffectId, ToolCall)>,
+    },
+    /// A tool gave its result.
+    ToolReturned {
+        /// The effect that ran it.
+        effect: EffectId,
+        /// The result.
+        result: Value,
+    },
+    /// A tool failed, or the call was not run at all.
+    ToolFailed {
+        /// The effect that ran it, or would have.
+        effect: EffectId,
+        /// Why.
+        error: ErrorDetails,
+    },
+    /// The run ended.
+    Finished {
+        /// How.
+        stop_reason: StopReason,
+        /// What it gave.
+        output: Option<String>,
+        /// Why it failed.
+        error: Option<ErrorDetails>,
+    },
+    /// Something arrived that nobody waits for any more.
+    Stale {
+        /// What arrived.
+        input: String,
+        /// The effect that it came from.
+        effect: Option<EffectId>,
+    },
+}

@@ -1,0 +1,207 @@
+//! What a driver tells the machine, and what the machine asks of a driver.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Finished;
+use crate::error::ErrorDetails;
+use crate::event::EventName;
+use crate::failure::Failure;
+use crate::message::{Message, Reply, TokenUsage, ToolCall};
+use crate::tool::ToolSpec;
+
+/// Names an effect within its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EffectId(pub u64);
+
+impl fmt::Display for EffectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How a run was entered, which decides whose allowances count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// `run`, in any of its forms.
+    Run,
+    /// `exec`.
+    Exec,
+}
+
+/// Whose run it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The run.
+    pub run_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// Its agent.
+    pub agent_id: String,
+}
+
+/// A limit on a run's time that is no budget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeLimit {
+    /// Milliseconds from the run's start.
+    pub limit_ms: u64,
+    /// The setting that says so, as the user knows it.
+    pub setting: String,
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunStart {
+    /// Whose run it is.
+    pub identity: Identity,
+    /// Wall time at the run clock's zero, in ms of Unix time.
+    pub wall_ms: u64,
+    /// How it was entered.
+    pub entry: Entry,
+    /// Instructions and earlier turns, then the user's input.
+    pub messages: Vec<Arc<Message>>,
+    /// When it must have ended.
+    pub time_limit: Option<TimeLimit>,
+}
+
+/// What a driver tells the machine.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Input {
+    /// The run begins.
+    Started(Box<RunStart>),
+    /// A [`Effect::CallModel`] brought an answer.
+    ModelReplied {
+        /// The effect.
+        effect: EffectId,
+        /// The whole answer.
+        reply: Reply,
+        /// From the attempt's start to the first piece of the answer, where that was seen.
+        first_delta_ms: Option<u64>,
+    },
+    /// A [`Effect::CallModel`] failed.
+    ModelFailed {
+        /// The effect.
+        effect: EffectId,
+        /// What was seen.
+        failure: Box<Failure>,
+        /// What the provider says that was used all the same.
+        usage: Option<TokenUsage>,
+        /// Whether some of the answer was handed to somebody.
+        delivered: bool,
+    },
+    /// A [`Effect::CallTool`] brought a result.
+    ToolReturned {
+        /// The effect.
+        effect: EffectId,
+        /// The result.
+        result: Value,
+    },
+    /// A [`Effect::CallTool`] failed.
+    ToolFailed {
+        /// The effect.
+        effect: EffectId,
+        /// Why.
+        error: ErrorDetails,
+    },
+    /// The code that performed an effect panicked.
+    EffectPanicked {
+        /// The effect.
+        effect: EffectId,
+        /// The panic's message.
+        message: String,
+    },
+    /// A [`Effect::SetTimer`] is due.
+    TimerFired {
+        /// The effect.
+        effect: EffectId,
+    },
+    /// The user wants the run to end.
+    Cancelled {
+        /// Who, or what, asked for it.
+        by: String,
+    },
+}
+
+impl Input {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Input::Started(_) => "started",
+            Input::ModelReplied { .. } => "model_replied",
+            Input::ModelFailed { .. } => "model_failed",
+            Input::ToolReturned { .. } => "tool_returned",
+            Input::ToolFailed { .. } => "tool_failed",
+            Input::EffectPanicked { .. } => "effect_panicked",
+            Input::TimerFired { .. } => "timer_fired",
+            Input::Cancelled { .. } => "cancelled",
+        }
+    }
+
+    pub(super) fn effect(&self) -> Option<EffectId> {
+        match self {
+            Input::Started(_) | Input::Cancelled { .. } => None,
+            Input::ModelReplied { effect, .. }
+            | Input::ModelFailed { effect, .. }
+            | Input::ToolReturned { effect, .. }
+            | Input::ToolFailed { effect, .. }
+            | Input::EffectPanicked { effect, .. }
+            | Input::TimerFired { effect } => Some(*effect),
+        }
+    }
+}
+
+/// What the machine asks of a driver. The effects of one answer happen in order.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Send one request to the model.
+    CallModel {
+        /// Comes back with the answer.
+        effect: EffectId,
+        /// Which attempt of its call, from 1.
+        attempt: u32,
+        /// The conversation.
+        messages: Vec<Arc<Message>>,
+        /// The tools that the model may ask for.
+        tools: Arc<[ToolSpec]>,
+        /// Announce `llm.restarted` just before this attempt's first delta.
+        announce_restart: bool,
+    },
+    /// Run a tool, once.
+    CallTool {
+        /// Comes back with the result.
+        effect: EffectId,
+        /// What the model asked for.
+        call: ToolCall,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// Tell when it is that late on the run's clock.
+    SetTimer {
+        /// Comes back when it is.
+        effect: EffectId,
+        /// The run's clock, in ms.
+        at: u64,
+        /// True for a wait that was decided on, false for a time limit.
+        ordered_wait: bool,
+    },
+    /// Nobody waits for that effect any more.
+    Abort {
+        /// The effect.
+        effect: EffectId,
+    },
+    /// Tell those who watch.
+    Emit {
+        /// What happened.
+        name: EventName,
+        /// What there is to say about it.
+        payload: Map<String, Value>,
+    },
+    /// The run is over. Always the last effect.
+    Finish(Box<Finished>),
+}

@@ -1,0 +1,706 @@
+//! The machine: turns inputs into records and effects. Total, and pure.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::pattern::{Ask, Pattern, View};
+use super::state::{Call, State, Waiting, action_name};
+use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
+use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide};
+use crate::error::{Attempt, Error, ErrorDetails, codes};
+use crate::event::{EventName, names};
+use crate::failure::{Failure, Verdict, classify};
+use crate::message::{FinishReason, Role, ToolCall};
+use crate::record::{Fact, Record};
+use crate::tool::ToolSpec;
+
+/// What an agent is, as far as the machine must know.
+#[derive(Debug, Clone)]
+pub struct AgentSpec {
+    /// The configured provider, for messages.
+    pub provider: String,
+    /// The model, for messages and events.
+    pub model: String,
+    /// The tools that the model may ask for.
+    pub tools: Arc<[ToolSpec]>,
+    /// `agent.runtime.max_steps`: the most model calls of one run.
+    pub max_steps: u32,
+    /// What to do about failures.
+    pub policy: Policy,
+}
+
+/// The rules of one agent's runs.
+///
+/// Holds no state: [`handle`](Machine::handle) takes it, and says what became of it in records.
+#[derive(Clone)]
+pub struct Machine {
+    agent: Arc<AgentSpec>,
+    pattern: Arc<dyn Pattern>,
+}
+
+impl Machine {
+    /// The machine of an agent.
+    pub fn new(agent: Arc<AgentSpec>, pattern: Arc<dyn Pattern>) -> Machine {
+        Machine { agent, pattern }
+    }
+
+    /// Answers an input.
+    ///
+    /// `at` is the run's own clock in ms and never runs backwards; `entropy` is one draw for this input. An input that
+    /// nobody waits for gives a `stale` record and nothing else.
+    pub fn handle(&self, state: &State, at: u64, entropy: u64, input: Input) -> (Vec<Record>, Vec<Effect>) {
+        let mut turn = Turn {
+            agent: &self.agent,
+            pattern: &*self.pattern,
+            at,
+            entropy,
+            state: state.clone(),
+            records: Vec::new(),
+            effects: Vec::new(),
+        };
+        turn.take(input);
+        (turn.records, turn.effects)
+    }
+}
+
+/// One input being answered: a scratch state that each record is applied to at once, so that what follows sees it.
+struct Turn<'a> {
+    agent: &'a AgentSpec,
+    pattern: &'a dyn Pattern,
+    at: u64,
+    entropy: u64,
+    state: State,
+    records: Vec<Record>,
+    effects: Vec<Effect>,
+}
+
+impl Turn<'_> {
+    fn take(&mut self, input: Input) {
+        let (name, effect) = (input.name(), input.effect());
+        if !self.try_take(input) {
+            self.record(Fact::Stale {
+                input: name.to_owned(),
+                effect,
+            });
+        }
+    }
+
+    /// False if nobody waits for the input.
+    fn try_take(&mut self, input: Input) -> bool {
+        if self.state.finished.is_some() {
+            return false;
+        }
+        match input {
+            Input::Started(start) => return self.start(*start),
+            _ if self.state.opening.is_none() => return false,
+            Input::Cancelled { by } => self.cancel(&by),
+            Input::ModelReplied {
+                effect,
+                reply,
+                first_delta_ms,
+            } => {
+                if !self.awaits_reply(effect) {
+                    return false;
+                }
+                let usage = reply.usage;
+                self.record(Fact::ModelReplied {
+                    effect,
+                    reply,
+                    first_delta_ms,
+                });
+                self.emit(
+                    names::LLM_SUCCEEDED,
+                    json!({"model": self.agent.model, "_metrics": {"usage": usage}}),
+                );
+                self.emit_usage();
+                self.advance();
+            }
+            Input::ModelFailed {
+                effect,
+                failure,
+                usage,
+                delivered,
+            } => {
+                if !self.awaits_reply(effect) {
+                    return false;
+                }
+                let verdict = classify(&failure);
+                self.record(Fact::AttemptFailed {
+                    effect,
+                    failure,
+                    verdict,
+                    usage,
+                    delivered,
+                });
+                if usage.is_some() {
+                    self.emit_usage();
+                }
+                self.decide_what_follows();
+            }
+            Input::ToolReturned { effect, result } => {
+                let Some(call) = self.awaits_tool(effect) else {
+                    return false;
+                };
+                self.emit(
+                    names::TOOL_SUCCEEDED,
+                    json!({"tool_id": call.name, "result": result, "call_id": call.id}),
+                );
+                self.record(Fact::ToolReturned { effect, result });
+                self.advance_after_batch();
+            }
+            Input::ToolFailed { effect, error } => {
+                let Some(call) = self.awaits_tool(effect) else {
+                    return false;
+                };
+                self.tool_failed(effect, &call, Error::from(error));
+                self.advance_after_batch();
+            }
+            Input::EffectPanicked { effect, message } => {
+                if let Some(call) = self.awaits_tool(effect) {
+                    let error = Error::new(
+                        codes::TOOL_ERROR,
+                        format!("tool {} panicked: {message}", call.name),
+                    );
+                    self.tool_failed(effect, &call, error);
+                    self.advance_after_batch();
+                } else if self.awaits_reply(effect) {
+                    let error = Error::new(codes::LLM_ERROR, format!("the model call panicked: {message}"))
+                        .attempts(self.attempts());
+                    self.fail(error);
+                } else {
+                    return false;
+                }
+            }
+            Input::TimerFired { effect } => match &self.state.call {
+                _ if self
+                    .state
+                    .opening
+                    .as_ref()
+                    .is_some_and(|opening| opening.timer == Some(effect)) =>
+                {
+                    self.time_out();
+                }
+                Some(Call {
+                    waiting: Waiting::Backoff { timer },
+                    layer,
+                    ..
+                }) if *timer == effect => {
+                    self.start_attempt(*layer);
+                }
+                _ => return false,
+            },
+        }
+        true
+    }
+
+    fn start(&mut self, start: RunStart) -> bool {
+        if self.state.opening.is_some() {
+            return false;
+        }
+        let RunStart {
+            identity,
+            wall_ms,
+            entry,
+            messages,
+            time_limit,
+        } = start;
+        let input = messages
+            .iter()
+            .rfind(|message| message.role == Role::User)
+            .map(|message| message.to_text());
+        let started = json!({
+            "agent_id": identity.agent_id,
+            "session_id": identity.session_id,
+            "run_id": identity.run_id,
+            "input_text": input,
+        });
+        let timer = time_limit
+            .as_ref()
+            .map(|limit| (self.state.next_effect(), limit.limit_ms));
+        self.record(Fact::Started {
+            identity,
+            wall_ms,
+            entry,
+            pattern: (self.pattern.kind().to_owned(), self.pattern.version()),
+            messages,
+            time_limit,
+            timer: timer.map(|(effect, _)| effect),
+        });
+        self.emit(names::SESSION_RUN_STARTED, started);
+        if let Some((effect, at)) = timer {
+            self.effects.push(Effect::SetTimer {
+                effect,
+                at,
+                ordered_wait: false,
+            });
+        }
+        self.advance();
+        true
+    }
+
+    /// Does what the pattern wants, until something is in flight or the run is over.
+    fn advance(&mut self) {
+        loop {
+            let view = View {
+                transcript: &self.state.transcript,
+                finish: self.state.finish.as_ref(),
+            };
+            match self.pattern.next(view) {
+                Ask::Model => return self.open_call(),
+                Ask::Tools(calls) => {
+                    self.open_batch(calls);
+                    if !self.state.batch.is_empty() {
+                        return;
+                    }
+                }
+                Ask::Finish(output) => return self.finish(StopReason::Completed, Some(output), None),
+                Ask::Fail(error) => return self.fail(error),
+            }
+        }
+    }
+
+    fn open_call(&mut self) {
+        let (steps, limit) = (self.state.steps, self.agent.max_steps);
+        if steps >= limit {
+            let error = Error::new(
+                codes::EXECUTION_MAX_STEPS,
+                format!(
+                    "the agent made {steps} model calls and is not done; agent.runtime.max_steps is {limit}"
+                ),
+            )
+            .hint("raise runtime.max_steps, or make the pattern converge")
+            .context("current", steps)
+            .context("limit", limit);
+            return self.fail(error);
+        }
+        let by_exec = self
+            .state
+            .opening
+            .as_ref()
+            .is_some_and(|opening| opening.entry == Entry::Exec);
+        let allowances = Allowances::of(&self.agent.policy, by_exec);
+        self.record(Fact::CallOpened {
+            step: steps + 1,
+            allowances,
+        });
+        self.emit(names::LLM_CALLED, json!({"model": self.agent.model}));
+        self.start_attempt(Layer::First);
+    }
+
+    fn start_attempt(&mut self, layer: Layer) {
+        let effect = self.state.next_effect();
+        self.record(Fact::AttemptStarted { effect, layer });
+        let Some(call) = &self.state.call else { return };
+        let attempt = call.ledger.attempts();
+        let announce_restart = match self.agent.policy.restart {
+            Restart::Marker => attempt > 1,
+            Restart::Auto | Restart::Never => call.ledger.delivered(),
+        };
+        self.effects.push(Effect::CallModel {
+            effect,
+            attempt,
+            messages: self.state.transcript.clone(),
+            tools: self.agent.tools.clone(),
+            announce_restart,
+        });
+    }
+
+    fn decide_what_follows(&mut self) {
+        let Some(call) = &self.state.call else { return };
+        let Some((failure, verdict)) = call.last.clone() else {
+            return;
+        };
+        let deadline = self.state.deadline();
+        let moment = Moment {
+            at: self.at,
+            deadline,
+            entropy: self.entropy,
+        };
+        let (failed_layer, attempt, cap) = (call.layer, call.ledger.attempts(), call.ledger.cap());
+        let decision = decide(&verdict, &call.ledger, &self.agent.policy, moment);
+        let (paying_layer, wait) = match &decision.action {
+            Action::Send {
+                layer,
+                delay_ms,
+                delay_source,
+            } => (*layer, Some((*delay_ms, delay_source.clone()))),
+            Action::Stop { .. } => (failed_layer, None),
+        };
+        let timer = wait
+            .as_ref()
+            .map(|(delay_ms, _)| (self.state.next_effect(), self.at.saturating_add(*delay_ms)));
+        self.emit(
+            names::RETRY_DECIDED,
+            json!({
+                "layer": paying_layer,
+                "attempt": attempt,
+                "max_attempts": cap,
+                "reason": verdict.reason,
+                "rule": format!("{} > {}", verdict.rule, decision.rule),
+                "action": action_name(&decision.action),
+                "delay_ms": wait.as_ref().map(|(delay_ms, _)| delay_ms),
+                "delay_source": wait.as_ref().map(|(_, source)| source),
+                "deadline_left_ms": deadline.map(|deadline| deadline.saturating_sub(self.at)),
+                "will_retry": wait.is_some(),
+                "error": failure.to_string(),
+            }),
+        );
+        self.record(Fact::Decided {
+            decision: decision.clone(),
+            timer: timer.map(|(effect, _)| effect),
+        });
+        match timer {
+            Some((effect, at)) => self.effects.push(Effect::SetTimer {
+                effect,
+                at,
+                ordered_wait: true,
+            }),
+            None => self.give_up(&failure, &verdict, &decision),
+        }
+    }
+
+    /// The call has failed for good, and the run with it.
+    fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
+        let error = self.call_error(failure, verdict, decision);
+        self.emit_error(names::LLM_FAILED, &error, json!({"model": self.agent.model}));
+        if decision.rule == "deadline.passed" {
+            return self.time_out();
+        }
+        self.fail(error);
+    }
+
+    fn call_error(&self, failure: &Failure, verdict: &Verdict, decision: &Decision) -> Error {
+        let attempts = self
+            .state
+            .call
+            .as_ref()
+            .map(|call| call.attempts.clone())
+            .unwrap_or_default();
+        let Action::Stop {
+            outcome,
+            resume_after_ms,
+        } = &decision.action
+        else {
+            return Error::new(verdict.code(), failure.to_string());
+        };
+        let how = match (outcome, attempts.len()) {
+            (Outcome::Permanent, _) => "failed permanently".to_owned(),
+            (Outcome::AfterAttempts, 1) => "failed after 1 attempt".to_owned(),
+            (Outcome::AfterAttempts, count) => format!("failed after {count} attempts"),
+        };
+        let seen = attempts.last().map(|attempt| attempt.error()).unwrap_or_default();
+        let mut error = Error::new(
+            verdict.code(),
+            format!("{}/{} {how}: {seen}", self.agent.provider, self.agent.model),
+        )
+        .context("provider", self.agent.provider.as_str())
+        .context("model", self.agent.model.as_str())
+        .context("reason", verdict.reason.as_str())
+        .context("status", failure.status)
+        .context("request_id", failure.request_id.as_deref())
+        .cause(Error::from(ErrorDetails::seen(failure)))
+        .attempts(attempts);
+        let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
+        if let Some(setting) = setting {
+            error = error.context("setting", setting);
+        }
+        if let Some(hint) = verdict.reason.hint() {
+            error = error.hint(hint);
+        }
+        if let (Some(wait_ms), Some(opening)) = (resume_after_ms, &self.state.opening) {
+            let resume_at_ms = opening.wall_ms.saturating_add(self.at).saturating_add(*wait_ms);
+            error = error
+                .context("retry_after_ms", *wait_ms)
+                .context("resume_at", resume_at_ms);
+        }
+        error
+    }
+
+    fn open_batch(&mut self, calls: Vec<ToolCall>) {
+        let EffectId(first) = self.state.next_effect();
+        let calls: Vec<_> = (first..).map(EffectId).zip(calls).collect();
+        self.record(Fact::BatchOpened { calls: calls.clone() });
+        for (effect, call) in calls {
+            let params =
+                serde_json::from_str(&call.arguments).unwrap_or(Value::String(call.arguments.clone()));
+            self.emit(
+                names::TOOL_CALLED,
+                json!({"tool_id": call.name, "params": params, "call_id": call.id}),
+            );
+            match self.arguments_of(&call) {
+                Ok(arguments) => self.effects.push(Effect::CallTool {
+                    effect,
+                    call,
+                    arguments,
+                }),
+                Err(error) => self.tool_failed(effect, &call, error),
+            }
+        }
+    }
+
+    /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.
+    fn arguments_of(&self, call: &ToolCall) -> Result<Value, Error> {
+        if self.state.finish == Some(FinishReason::Length) {
+            return Err(Error::new(
+                codes::TOOL_VALIDATION,
+                format!(
+                    "{} was not run: the model reached its token limit in the middle of the call",
+                    call.name
+                ),
+            )
+            .hint("ask for less in one call"));
+        }
+        if !self.agent.tools.iter().any(|tool| tool.id == call.name) {
+            let known: Vec<_> = self.agent.tools.iter().map(|tool| tool.id.as_str()).collect();
+            let hint = match known.is_empty() {
+                true => "this agent has no tools".to_owned(),
+                false => format!("the tools are: {}", known.join(", ")),
+            };
+            return Err(Error::new(
+                codes::TOOL_NOT_FOUND,
+                format!("no tool is called {:?}", call.name),
+            )
+            .hint(hint));
+        }
+        // A tool without parameters may be called with nothing at all.
+        let text = if call.arguments.trim().is_empty() {
+            "{}"
+        } else {
+            &call.arguments
+        };
+        match serde_json::from_str(text) {
+            Ok(arguments @ Value::Object(_)) => Ok(arguments),
+            Ok(_) => Err(Error::new(
+                codes::TOOL_VALIDATION,
+                format!("{} takes a JSON object as arguments", call.name),
+            )),
+            Err(cause) => Err(Error::new(
+                codes::TOOL_VALIDATION,
+                format!("the arguments of {} are not valid JSON: {cause}", call.name),
+            )),
+        }
+    }
+
+    fn tool_failed(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
+        let error = self
+            .identified(error)
+            .context_if_unset("tool_id", call.name.as_str())
+            .context_if_unset("tool_name", call.name.as_str());
+        self.emit_error(
+            names::TOOL_FAILED,
+            &error,
+            json!({"tool_id": call.name, "call_id": call.id}),
+        );
+        self.record(Fact::ToolFailed {
+            effect,
+            error: error.details(),
+        });
+    }
+
+    fn advance_after_batch(&mut self) {
+        if self.state.batch.is_empty() {
+            self.advance();
+        }
+    }
+
+    fn cancel(&mut self, by: &str) {
+        let error = Error::new(
+            codes::EXECUTION_CANCELLED,
+            format!("the run was cancelled by {by}"),
+        )
+        .context("by", by)
+        .attempts(self.attempts());
+        self.fail(error);
+    }
+
+    fn time_out(&mut self) {
+        let Some(limit) = self
+            .state
+            .opening
+            .as_ref()
+            .and_then(|opening| opening.time_limit.clone())
+        else {
+            return;
+        };
+        let place = self.waiting_for();
+        let mut error = Error::new(
+            codes::EXECUTION_TIMEOUT,
+            format!(
+                "the run did not end within {} ms ({}); it was waiting for {place}",
+                limit.limit_ms, limit.setting
+            ),
+        )
+        .hint(format!("raise {}, or ask for less", limit.setting))
+        .context("limit_ms", limit.limit_ms)
+        .context("where", place)
+        .context("setting", limit.setting)
+        .attempts(self.attempts());
+        if let Some((failure, _)) = self.state.call.as_ref().and_then(|call| call.last.as_ref()) {
+            error = error.cause(Error::from(ErrorDetails::seen(failure)));
+        }
+        self.fail(error);
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.state
+            .call
+            .as_ref()
+            .map(|call| call.attempts.clone())
+            .unwrap_or_default()
+    }
+
+    fn waiting_for(&self) -> String {
+        match &self.state.call {
+            Some(Call {
+                waiting: Waiting::Backoff { .. },
+                ledger,
+                ..
+            }) => {
+                format!(
+                    "the back-off before attempt {} of model call {}",
+                    ledger.attempts() + 1,
+                    self.state.steps
+                )
+            }
+            Some(call) => format!(
+                "attempt {} of model call {}",
+                call.ledger.attempts(),
+                self.state.steps
+            ),
+            None => {
+                let open = self.state.batch.iter().filter(|tool| tool.result.is_none());
+                let names: Vec<_> = open.map(|tool| tool.call.name.as_str()).collect();
+                format!("tool {}", names.join(", "))
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        let mut error = self.identified(error);
+        let partial = self
+            .state
+            .transcript
+            .last()
+            .filter(|last| last.role == Role::Assistant);
+        if let Some(text) = partial.map(|last| last.to_text()).filter(|text| !text.is_empty()) {
+            error = error.context("partial_output", text);
+        }
+        self.finish(error.stop_reason(), None, Some(error));
+    }
+
+    fn finish(&mut self, stop_reason: StopReason, output: Option<String>, error: Option<Error>) {
+        self.abort_all();
+        if let Some(error) = &error
+            && let Some(opening) = &self.state.opening
+        {
+            let ids = json!({
+                "agent_id": opening.identity.agent_id,
+                "session_id": opening.identity.session_id,
+                "run_id": opening.identity.run_id,
+            });
+            self.emit_error(names::RUN_FAILED, error, ids);
+        }
+        self.record(Fact::Finished {
+            stop_reason,
+            output,
+            error: error.map(|error| error.details()),
+        });
+        if let Some(opening) = &self.state.opening {
+            let payload = json!({
+                "agent_id": opening.identity.agent_id,
+                "session_id": opening.identity.session_id,
+                "run_id": opening.identity.run_id,
+                "stop_reason": stop_reason,
+                "duration_ms": self.at,
+            });
+            self.emit(names::SESSION_RUN_COMPLETED, payload);
+        }
+        if let Some(finished) = self.state.finished.clone() {
+            self.effects.push(Effect::Finish(Box::new(finished)));
+        }
+    }
+
+    /// Lets go of everything that is in flight.
+    fn abort_all(&mut self) {
+        let waiting = self.state.call.as_ref().and_then(|call| match call.waiting {
+            Waiting::Nothing => None,
+            Waiting::Reply { effect, .. } | Waiting::Backoff { timer: effect } => Some(effect),
+        });
+        let timer = self.state.opening.as_ref().and_then(|opening| opening.timer);
+        let open: Vec<_> = self
+            .state
+            .batch
+            .iter()
+            .filter(|tool| tool.result.is_none())
+            .cloned()
+            .collect();
+        let effects = waiting
+            .into_iter()
+            .chain(open.iter().map(|tool| tool.effect))
+            .chain(timer);
+        self.effects
+            .extend(effects.map(|effect| Effect::Abort { effect }));
+        for tool in open {
+            self.emit(
+                names::TOOL_CANCELLED,
+                json!({"tool_id": tool.call.name, "call_id": tool.call.id}),
+            );
+        }
+    }
+
+    fn awaits_reply(&self, id: EffectId) -> bool {
+        let waiting = self.state.call.as_ref().map(|call| call.waiting);
+        matches!(waiting, Some(Waiting::Reply { effect, .. }) if effect == id)
+    }
+
+    fn awaits_tool(&self, id: EffectId) -> Option<ToolCall> {
+        let open = self
+            .state
+            .batch
+            .iter()
+            .find(|tool| tool.effect == id && tool.result.is_none())?;
+        Some(open.call.clone())
+    }
+
+    /// The error with the identifiers that are known here.
+    fn identified(&self, error: Error) -> Error {
+        let Some(opening) = &self.state.opening else {
+            return error;
+        };
+        error
+            .context_if_unset("agent_id", opening.identity.agent_id.as_str())
+            .context_if_unset("session_id", opening.identity.session_id.as_str())
+            .context_if_unset("run_id", opening.identity.run_id.as_str())
+            .context_if_unset("step_number", self.state.steps)
+    }
+
+    fn record(&mut self, fact: Fact) {
+        let record = Record { at: self.at, fact };
+        self.state.apply(&record);
+        self.records.push(record);
+    }
+
+    fn emit(&mut self, name: EventName, payload: Value) {
+        let payload = match payload {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        self.effects.push(Effect::Emit { name, payload });
+    }
+
+    fn emit_error(&mut self, name: EventName, error: &Error, mut payload: Value) {
+        if let Value::Object(fields) = &mut payload {
+            fields.insert("error".to_owned(), error.message().into());
+            fields.insert(
+                "error_details".to_owned(),
+                json!(self.identified(error.clone()).details()),
+            );
+        }
+        self.emit(name, payload);
+    }
+
+    fn emit_usage(&mut self) {
+        self.emit(names::USAGE_UPDATED, json!({"usage": self.state.usage}));
+    }
+}

@@ -1,0 +1,20 @@
+//! A run: the machine that carries it, what goes in, what comes out.
+//!
+//! ```text
+//! handle(&State, at, entropy, Input) -> (Vec<Record>, Vec<Effect>)      apply(&mut State, &Record)
+//! ```
+//!
+//! A driver feeds [`Input`]s and performs [`Effect`]s. The [`State`] is the fold of the records: live, of those that
+//! [`Machine::handle`] returned; later, of those in a journal. Folding decides nothing.
+
+mod effect;
+mod machine;
+mod outcome;
+mod pattern;
+mod state;
+
+pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit};
+pub use machine::{AgentSpec, Machine};
+pub use outcome::{RunUsage, StopReason};
+pub use pattern::{Ask, Pattern, React, View};
+pub use state::{Finished, State};

@@ -1,0 +1,340 @@
+//! The state of a run, and the fold of records that it is.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{EffectId, Entry, Identity, RunUsage, StopReason, TimeLimit};
+use crate::decide::{Action, Layer, Ledger, Outcome};
+use crate::error::{Attempt, Error, ErrorDetails};
+use crate::failure::{Failure, Verdict};
+use crate::message::{Block, FinishReason, Message, Role, ToolCall, ToolResult};
+use crate::record::{Fact, Record};
+
+/// Everything that a run is at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct State {
+    pub(super) opening: Option<Opening>,
+    pub(super) transcript: Vec<Arc<Message>>,
+    pub(super) finish: Option<FinishReason>,
+    pub(super) steps: u32,
+    pub(super) call: Option<Call>,
+    pub(super) batch: Vec<PendingTool>,
+    pub(super) usage: RunUsage,
+    pub(super) finished: Option<Finished>,
+    latencies_ms: Vec<u64>,
+    effects: u64,
+}
+
+/// What was settled when the run began.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Opening {
+    pub(super) identity: Identity,
+    pub(super) wall_ms: u64,
+    pub(super) entry: Entry,
+    pub(super) time_limit: Option<TimeLimit>,
+    pub(super) timer: Option<EffectId>,
+}
+
+/// The logical model call in flight.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Call {
+    pub(super) ledger: Ledger,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) last: Option<(Arc<Failure>, Verdict)>,
+    pub(super) layer: Layer,
+    pub(super) waiting: Waiting,
+}
+
+/// What the call waits for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Waiting {
+    /// Nothing: the machine is about to act.
+    Nothing,
+    Reply {
+        effect: EffectId,
+        since: u64,
+    },
+    Backoff {
+        timer: EffectId,
+    },
+}
+
+/// A tool call of the batch in flight.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PendingTool {
+    pub(super) effect: EffectId,
+    pub(super) call: ToolCall,
+    pub(super) result: Option<ToolResult>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Finished {
+    /// How.
+    pub stop_reason: StopReason,
+    /// What it gave.
+    pub output: Option<String>,
+    /// Why it failed.
+    pub error: Option<ErrorDetails>,
+    /// What it used.
+    pub usage: RunUsage,
+}
+
+impl State {
+    /// Adds a fact. Decides nothing: it calls no rule, no pattern, and looks at no setting.
+    pub fn apply(&mut self, record: &Record) {
+        match &record.fact {
+            Fact::Started {
+                identity,
+                wall_ms,
+                entry,
+                messages,
+                time_limit,
+                timer,
+                pattern: _,
+            } => {
+                self.transcript.clone_from(messages);
+                self.opening = Some(Opening {
+                    identity: identity.clone(),
+                    wall_ms: *wall_ms,
+                    entry: *entry,
+                    time_limit: time_limit.clone(),
+                    timer: *timer,
+                });
+                self.count_effect(*timer);
+            }
+            Fact::CallOpened { step, allowances } => {
+                self.steps = *step;
+                self.usage.llm_calls += 1;
+                self.call = Some(Call {
+                    ledger: Ledger::new(*allowances),
+                    attempts: Vec::new(),
+                    last: None,
+                    layer: Layer::First,
+                    waiting: Waiting::Nothing,
+                });
+            }
+            Fact::AttemptStarted { effect, layer } => {
+                self.count_effect(Some(*effect));
+                if let Some(call) = &mut self.call {
+                    if call.ledger.attempts() > 0 {
+                        self.usage.llm_retry_count += 1;
+                    }
+                    call.ledger.begin_attempt();
+                    call.layer = *layer;
+                    call.waiting = Waiting::Reply {
+                        effect: *effect,
+                        since: record.at,
+                    };
+                }
+            }
+            Fact::AttemptFailed {
+                effect: _,
+                failure,
+                verdict,
+                usage,
+                delivered,
+            } => {
+                if let Some(usage) = usage {
+                    self.usage.add_tokens(*usage);
+                }
+                if let Some(call) = &mut self.call {
+                    if *delivered {
+                        call.ledger.note_delivered();
+                    }
+                    call.attempts.push(attempt(call, failure, verdict));
+                    call.last = Some((Arc::new((**failure).clone()), verdict.clone()));
+                    call.waiting = Waiting::Nothing;
+                }
+            }
+            Fact::Decided { decision, timer } => {
+                self.count_effect(*timer);
+                if let Some(call) = &mut self.call {
+                    if let Some(attempt) = call.attempts.last_mut() {
+                        attempt.rule.clone_from(&decision.rule);
+                        note_action(attempt, &decision.action);
+                    }
+                    if let Action::Send { layer, .. } = &decision.action {
+                        call.ledger.charge(*layer);
+                        call.layer = *layer;
+                    }
+                    call.waiting = timer.map_or(Waiting::Nothing, |timer| Waiting::Backoff { timer });
+                }
+            }
+            Fact::ModelReplied {
+                effect: _,
+                reply,
+                first_delta_ms,
+            } => {
+                if let Some(Call {
+                    waiting: Waiting::Reply { since, .. },
+                    ..
+                }) = &self.call
+                {
+                    self.latencies_ms.push(record.at.saturating_sub(*since));
+                    self.usage.set_latencies(&self.latencies_ms);
+                }
+                if let Some(usage) = reply.usage {
+                    self.usage.add_tokens(usage);
+                }
+                self.usage.ttft_ms = self.usage.ttft_ms.or(*first_delta_ms);
+                self.call = None;
+                self.finish = Some(reply.finish.clone());
+                self.transcript.push(Arc::new(reply.message.clone()));
+            }
+            Fact::BatchOpened { calls } => {
+                for (effect, call) in calls {
+                    self.count_effect(Some(*effect));
+                    self.batch.push(PendingTool {
+                        effect: *effect,
+                        call: call.clone(),
+                        result: None,
+                    });
+                }
+            }
+            Fact::ToolReturned { effect, result } => {
+                let text = match result {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                self.usage.tool_calls += 1;
+                self.settle(*effect, text, false);
+            }
+            Fact::ToolFailed { effect, error } => {
+                let hint = error
+                    .dict
+                    .hint
+                    .as_deref()
+                    .map(|hint| format!(" ({hint})"))
+                    .unwrap_or_default();
+                let text = format!("{}: {}{hint}", error.dict.code, error.dict.message);
+                self.usage.tool_calls += 1;
+                self.settle(*effect, text, true);
+            }
+            Fact::Finished {
+                stop_reason,
+                output,
+                error,
+            } => {
+                self.call = None;
+                self.batch.clear();
+                self.finished = Some(Finished {
+                    stop_reason: *stop_reason,
+                    output: output.clone(),
+                    error: error.clone(),
+                    usage: self.usage.clone(),
+                });
+            }
+            Fact::Stale { .. } => {}
+        }
+    }
+
+    /// The outcome, once there is one.
+    pub fn finished(&self) -> Option<&Finished> {
+        self.finished.as_ref()
+    }
+
+    /// The conversation so far.
+    pub fn transcript(&self) -> &[Arc<Message>] {
+        &self.transcript
+    }
+
+    /// How many attempts the call in flight has made.
+    pub fn attempts(&self) -> u32 {
+        self.call.as_ref().map_or(0, |call| call.ledger.attempts())
+    }
+
+    /// The id that the next effect gets.
+    pub(super) fn next_effect(&self) -> EffectId {
+        EffectId(self.effects)
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.opening
+            .as_ref()?
+            .time_limit
+            .as_ref()
+            .map(|limit| limit.limit_ms)
+    }
+
+    /// Notes one tool's result; the last one of a batch moves them all into the conversation.
+    fn settle(&mut self, effect: EffectId, text: String, is_error: bool) {
+        if let Some(tool) = self.batch.iter_mut().find(|tool| tool.effect == effect) {
+            let (call_id, name) = (tool.call.id.clone(), tool.call.name.clone());
+            tool.result = Some(ToolResult {
+                call_id,
+                name,
+                text,
+                is_error,
+            });
+        }
+        if self.batch.iter().all(|tool| tool.result.is_some()) {
+            let results = std::mem::take(&mut self.batch)
+                .into_iter()
+                .filter_map(|tool| tool.result);
+            let content = results.map(Block::ToolResult).collect();
+            self.transcript.push(Arc::new(Message {
+                role: Role::Tool,
+                content,
+            }));
+        }
+    }
+
+    fn count_effect(&mut self, effect: Option<EffectId>) {
+        if let Some(EffectId(id)) = effect {
+            self.effects = self.effects.max(id + 1);
+        }
+    }
+}
+
+impl Finished {
+    /// Why the run failed, as an error.
+    pub fn to_error(&self) -> Option<Error> {
+        self.error.clone().map(Error::from)
+    }
+}
+
+fn attempt(call: &Call, failure: &Failure, verdict: &Verdict) -> Attempt {
+    Attempt {
+        number: call.ledger.attempts(),
+        layer: call.layer.as_str().to_owned(),
+        error_type: verdict.code().type_name().to_owned(),
+        text: failure.to_string(),
+        reason: verdict.reason.as_str().to_owned(),
+        action: String::new(),
+        rule: verdict.rule.clone(),
+        delay_ms: None,
+        delay_source: None,
+    }
+}
+
+fn note_action(attempt: &mut Attempt, action: &Action) {
+    attempt.action = action_name(action).to_owned();
+    if let Action::Send {
+        delay_ms,
+        delay_source,
+        ..
+    } = action
+    {
+        attempt.delay_ms = Some(*delay_ms);
+        attempt.delay_source = Some(delay_source.clone());
+    }
+}
+
+/// The name of an action in events and attempts.
+pub(super) fn action_name(action: &Action) -> &'static str {
+    match action {
+        Action::Send { .. } => "retry",
+        Action::Stop {
+            outcome: Outcome::Permanent,
+            ..
+        } => "failed permanently",
+        Action::Stop {
+            outcome: Outcome::AfterAttempts,
+            ..
+        } => "stop",
+    }
+}

@@ -1,0 +1,333 @@
+//! Reads a Chat Completions request and refuses what OpenAI refuses, as far as that is cheap to know.
+//!
+//! Fields that no script depends on are ignored, whatever they hold.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use super::Rejection;
+use crate::script::engine::Request;
+
+/// What a script needs to know of a request.
+#[derive(Debug, Default, PartialEq)]
+pub(in crate::script) struct Chat {
+    /// The model asked for; answers name it.
+    pub(super) model: String,
+    pub(super) stream: bool,
+    pub(super) include_usage: bool,
+    /// The text of the last user message.
+    pub(in crate::script) last_user: Option<String>,
+    /// The content of the last tool message after the last user message.
+    pub(in crate::script) tool_result: Option<String>,
+    /// The ids of every call in the conversation.
+    pub(super) call_ids: Vec<String>,
+    /// Characters of all contents.
+    pub(super) chars: usize,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    model: Option<String>,
+    messages: Option<Vec<Message>>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: Role,
+    content: Option<Content>,
+    tool_calls: Option<Vec<Call>>,
+    tool_call_id: Option<String>,
+}
+
+#[derive(Deserialize, PartialEq, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    System,
+    Developer,
+    User,
+    Assistant,
+    Tool,
+    Function,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+/// A part of a content; parts that are no text (images, audio) have none.
+#[derive(Deserialize)]
+struct Part {
+    text: Option<String>,
+}
+
+impl Content {
+    fn into_text(self) -> String {
+        match self {
+            Content::Text(text) => text,
+            Content::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Call {
+    id: String,
+    /// Read only so that a call without a name, or with arguments that are no string, is refused as OpenAI does.
+    #[serde(rename = "function")]
+    _function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(rename = "arguments")]
+    _arguments: String,
+}
+
+/// Reads the request, or says why OpenAI would not have it.
+pub(in crate::script) fn read(request: &Request) -> Result<Chat, Rejection> {
+    let path = request.path.split('?').next().unwrap_or_default();
+    if !path.ends_with("/chat/completions") {
+        return Err(Rejection::unknown_path(path));
+    }
+    let document: Document = serde_json::from_slice(&request.body).map_err(|error| {
+        Rejection::invalid(
+            None,
+            format!("The body is not JSON that a chat request could be: {error}."),
+        )
+    })?;
+    let stream = document.stream.unwrap_or(false);
+    if document.stream_options.is_some() && !stream {
+        // OpenAI's wording, e.g. https://github.com/BerriAI/litellm/issues/5803.
+        let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
+        return Err(Rejection::invalid(Some("stream_options".to_owned()), message));
+    }
+    let messages = document.messages.unwrap_or_default();
+    if messages.is_empty() {
+        let message = "The request has no messages; 'messages' must hold one at least.";
+        return Err(Rejection::invalid(Some("messages".to_owned()), message));
+    }
+    let mut chat = Chat {
+        model: document.model.unwrap_or_else(|| "faultlab".to_owned()),
+        stream,
+        include_usage: document
+            .stream_options
+            .and_then(|options| options.include_usage)
+            .unwrap_or(false),
+        ..Chat::default()
+    };
+    check_calls(&messages)?;
+    for message in messages {
+        chat.take(message);
+    }
+    Ok(chat)
+}
+
+impl Chat {
+    fn take(&mut self, message: Message) {
+        let text = message.content.map(Content::into_text).unwrap_or_default();
+        self.chars += text.chars().count();
+        self.call_ids
+            .extend(message.tool_calls.into_iter().flatten().map(|call| call.id));
+        match message.role {
+            Role::User => {
+                self.last_user = Some(text);
+                self.tool_result = None;
+            }
+            Role::Tool => self.tool_result = Some(text),
+            Role::System | Role::Developer | Role::Assistant | Role::Function => {}
+        }
+    }
+}
+
+/// Every tool message answers a call of the assistant message before it, and every call is answered before anything
+/// else is said: the two history errors that clients of OpenAI know best (both quoted in
+/// <https://github.com/sdcb/chats/pull/132>, with the form of `param`).
+fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
+    let mut called = BTreeSet::new();
+    let mut unanswered = BTreeSet::new();
+    for (index, message) in messages.iter().enumerate() {
+        if message.role == Role::Tool {
+            let Some(id) = message.tool_call_id.as_deref() else {
+                let param = format!("messages.[{index}].tool_call_id");
+                return Err(Rejection::invalid(
+                    Some(param),
+                    "A message with role 'tool' needs a 'tool_call_id'.",
+                ));
+            };
+            if !called.contains(id) {
+                let message = format!(
+                    "A message with role 'tool' must respond to a call in the preceding message with 'tool_calls'; \
+                     there is no call '{id}'."
+                );
+                return Err(Rejection::invalid(
+                    Some(format!("messages.[{index}].role")),
+                    message,
+                ));
+            }
+            unanswered.remove(id);
+        } else {
+            all_answered(&unanswered, index)?;
+            called = message
+                .tool_calls
+                .iter()
+                .flatten()
+                .map(|call| call.id.as_str())
+                .collect();
+            unanswered.clone_from(&called);
+        }
+    }
+    all_answered(&unanswered, messages.len())
+}
+
+fn all_answered(unanswered: &BTreeSet<&str>, index: usize) -> Result<(), Rejection> {
+    if unanswered.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<&str> = unanswered.iter().copied().collect();
+    let message = format!(
+        "An assistant message with 'tool_calls' must be followed by tool messages that respond to each of them. \
+         Calls without a response: {}.",
+        ids.join(", ")
+    );
+    Err(Rejection::invalid(
+        Some(format!("messages.[{index}].role")),
+        message,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn chat(body: &Value) -> Result<Chat, Rejection> {
+        read(&Request::new("/v1/chat/completions", body.to_string()))
+    }
+
+    fn call(id: &str) -> Value {
+        let function = json!({ "name": "f", "arguments": "{}" });
+        json!({ "role": "assistant", "content": null,
+                "tool_calls": [ { "id": id, "type": "function", "function": function } ] })
+    }
+
+    fn result(id: &str, content: &str) -> Value {
+        json!({ "role": "tool", "tool_call_id": id, "content": content })
+    }
+
+    fn user(content: &str) -> Value {
+        json!({ "role": "user", "content": content })
+    }
+
+    fn param_of(messages: &[Value]) -> Option<String> {
+        chat(&json!({ "model": "m", "messages": messages }))
+            .unwrap_err()
+            .param
+    }
+
+    #[test]
+    fn the_last_user_text_is_found_in_strings_and_in_parts() {
+        let parts = json!([{ "type": "text", "text": "a" }, { "type": "image_url", "image_url": { "url": "x" } },
+                           { "type": "text", "text": "b" }]);
+        let body = json!({ "model": "m", "messages": [user("first"), { "role": "user", "content": parts }] });
+        assert_eq!(chat(&body).unwrap().last_user.as_deref(), Some("ab"));
+    }
+
+    #[test]
+    fn a_tool_result_counts_until_the_user_speaks_again() {
+        let mut messages = vec![
+            user("go"),
+            call("c1"),
+            result("c1", "old"),
+            call("c2"),
+            result("c2", "42"),
+        ];
+        let read = chat(&json!({ "messages": messages })).unwrap();
+        assert_eq!(read.tool_result.as_deref(), Some("42"));
+        assert_eq!(read.call_ids, ["c1", "c2"]);
+        messages.push(user("and now?"));
+        assert_eq!(chat(&json!({ "messages": messages })).unwrap().tool_result, None);
+    }
+
+    #[test]
+    fn a_tool_message_without_its_call_is_refused() {
+        assert_eq!(
+            param_of(&[user("go"), result("c1", "x")]).as_deref(),
+            Some("messages.[1].role")
+        );
+        let other_call = [user("go"), call("c1"), result("c2", "x")];
+        assert_eq!(param_of(&other_call).as_deref(), Some("messages.[2].role"));
+        let too_late = [
+            user("go"),
+            call("c1"),
+            result("c1", "x"),
+            user("more"),
+            result("c1", "x"),
+        ];
+        assert_eq!(param_of(&too_late).as_deref(), Some("messages.[4].role"));
+        let no_id = json!({ "role": "tool", "content": "x" });
+        assert_eq!(
+            param_of(&[user("go"), call("c1"), no_id]).as_deref(),
+            Some("messages.[2].tool_call_id")
+        );
+    }
+
+    #[test]
+    fn a_call_without_its_result_is_refused() {
+        assert_eq!(
+            param_of(&[user("go"), call("c1")]).as_deref(),
+            Some("messages.[2].role")
+        );
+        let error = chat(&json!({ "messages": [user("go"), call("c1"), user("well?")] })).unwrap_err();
+        assert!(
+            error.message.contains("without a response: c1"),
+            "{}",
+            error.message
+        );
+    }
+
+    #[test]
+    fn what_is_no_chat_request_is_refused() {
+        let refused = |body: &str| read(&Request::new("/v1/chat/completions", body.to_owned())).unwrap_err();
+        assert_eq!(refused("{").status, 400);
+        assert_eq!(refused(r#"{ "model": "m" }"#).param.as_deref(), Some("messages"));
+        assert_eq!(
+            refused(r#"{ "messages": [] }"#).param.as_deref(),
+            Some("messages")
+        );
+        assert_eq!(refused(r#"{ "messages": [ { "role": "robot" } ] }"#).status, 400);
+        let options =
+            r#"{ "messages": [ { "role": "user" } ], "stream_options": { "include_usage": true } }"#;
+        assert_eq!(refused(options).param.as_deref(), Some("stream_options"));
+    }
+
+    #[test]
+    fn only_chat_completions_is_served_under_any_prefix_and_query() {
+        let body = json!({ "messages": [user("hi")] }).to_string();
+        let status = |path: &str| {
+            read(&Request::new(path, body.clone()))
+                .map_err(|rejection| rejection.status)
+                .err()
+        };
+        assert_eq!(status("/v1/chat/completions"), None);
+        assert_eq!(
+            status("/openai/deployments/x/chat/completions?api-version=1"),
+            None
+        );
+        assert_eq!(status("/v1/responses"), Some(404));
+        assert_eq!(status("/v1/models?x=/chat/completions"), Some(404));
+    }
+}

@@ -1,0 +1,372 @@
+//! Checks a script before it is played, so that a mistake in it is an error about the script and not a riddle in a
+//! run. Knows the language of scripts; renders nothing.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::template::{self, BUILT_IN, Captures};
+use super::{Fault, HttpReply, Message, Reply, Script, Step};
+
+/// A mistake in a script: where it is and what was expected there.
+///
+/// Displays as `steps[2].reply.message.text: {{nmae}} is not a name; expected one of input, tool_result`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptError {
+    place: String,
+    expected: String,
+}
+
+impl ScriptError {
+    pub(super) fn new(place: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            expected: expected.into(),
+        }
+    }
+
+    /// The path from the script's root: `steps[2].reply.message.text`; `.` is the script itself.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+}
+
+impl std::fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.place, self.expected)
+    }
+}
+
+impl std::error::Error for ScriptError {}
+
+/// Reads JSON, with the path in the error where it does not fit.
+pub(super) fn read<T: DeserializeOwned>(json: &str) -> Result<T, ScriptError> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let value = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| ScriptError::new(error.path().to_string(), error.inner().to_string()))?;
+    deserializer
+        .end()
+        .map_err(|error| ScriptError::new(".", error.to_string()))?;
+    Ok(value)
+}
+
+/// Every rule, in the order in which a reader meets the fields.
+pub(super) fn script(script: &Script) -> Result<(), ScriptError> {
+    for name in script.captures.keys() {
+        capture_name(name)?;
+    }
+    Captures::compile(&script.captures)?;
+    if script.steps.is_empty() {
+        return Err(ScriptError::new("steps", "expected at least one step"));
+    }
+    for (index, step) in script.steps.iter().enumerate() {
+        Checker {
+            captures: &script.captures,
+            place: format!("steps[{index}]"),
+        }
+        .step(step)?;
+    }
+    Ok(())
+}
+
+fn capture_name(name: &str) -> Result<(), ScriptError> {
+    let place = format!("captures.{name}");
+    if BUILT_IN.contains(&name) {
+        return Err(ScriptError::new(
+            place,
+            format!("expected another name; {name} has a meaning of its own"),
+        ));
+    }
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Err(ScriptError::new(
+            place,
+            "expected a name of ASCII letters, digits and _",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks one step, which it knows the place of.
+struct Checker<'a> {
+    captures: &'a BTreeMap<String, String>,
+    place: String,
+}
+
+impl Checker<'_> {
+    fn error(&self, field: &str, expected: impl Into<String>) -> ScriptError {
+        ScriptError::new(format!("{}.{field}", self.place), expected)
+    }
+
+    fn step(&self, step: &Step) -> Result<(), ScriptError> {
+        match &step.reply {
+            Reply::Http(http) => self.http(http)?,
+            Reply::Message(message) => self.message(message)?,
+        }
+        if let Some(fault) = &step.fault {
+            self.fault(fault, &step.reply)?;
+        }
+        if step.repeat == 0 {
+            return Err(self.error(
+                "repeat",
+                "expected 1 or more; leave the step out if it is to serve no request",
+            ));
+        }
+        Ok(())
+    }
+
+    fn http(&self, http: &HttpReply) -> Result<(), ScriptError> {
+        if !(200..=599).contains(&http.status) {
+            let expected = format!("expected a status from 200 to 599, not {}", http.status);
+            return Err(self.error("reply.http.status", expected));
+        }
+        for (name, value) in &http.headers {
+            let place = format!("reply.http.headers.{name}");
+            if !is_token(name) {
+                return Err(self.error(&place, "expected a header name: ASCII letters, digits and -"));
+            }
+            if ["content-length", "transfer-encoding"].contains(&name.to_ascii_lowercase().as_str()) {
+                return Err(self.error(
+                    &place,
+                    "expected no header about the body's length; use a fault to break it",
+                ));
+            }
+            if value.chars().any(|c| c.is_control() && c != '\t') {
+                return Err(self.error(
+                    &place,
+                    "expected a value without line breaks and control characters",
+                ));
+            }
+        }
+        if has_no_body(http.status) && !is_empty(http.body.as_ref()) {
+            return Err(self.error(
+                "reply.http.body",
+                format!("expected no body; HTTP {} has none", http.status),
+            ));
+        }
+        Ok(())
+    }
+
+    fn message(&self, message: &Message) -> Result<(), ScriptError> {
+        self.template("reply.message.text", message.text.as_deref().unwrap_or_default())?;
+        self.template(
+            "reply.message.thinking",
+            message.thinking.as_deref().unwrap_or_default(),
+        )?;
+        for (index, call) in message.tool_calls.iter().enumerate() {
+            let place = format!("reply.message.tool_calls[{index}].arguments");
+            match &call.arguments {
+                // A string is not a template: it is there to be sent as it is, broken or not.
+                Value::String(_) => {}
+                Value::Object(_) => self.templates(&place, &call.arguments)?,
+                _ => return Err(self.error(&place, "expected an object, or a string to send as it is")),
+            }
+        }
+        if message.chunk_chars == Some(0) {
+            return Err(self.error("reply.message.chunk_chars", "expected 1 or more"));
+        }
+        Ok(())
+    }
+
+    fn templates(&self, place: &str, json: &Value) -> Result<(), ScriptError> {
+        match json {
+            Value::String(text) => self.template(place, text),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, item)| self.templates(&format!("{place}[{index}]"), item)),
+            Value::Object(fields) => fields
+                .iter()
+                .try_for_each(|(key, value)| self.templates(&format!("{place}.{key}"), value)),
+            _ => Ok(()),
+        }
+    }
+
+    fn template(&self, place: &str, text: &str) -> Result<(), ScriptError> {
+        let is_known = |name: &str| BUILT_IN.contains(&name) || self.captures.contains_key(name);
+        match template::names(text).find(|name| !is_known(name)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let known: Vec<&str> = BUILT_IN
+                    .into_iter()
+                    .chain(self.captures.keys().map(String::as_str))
+                    .collect();
+                let known = known.join(", ");
+                Err(self.error(
+                    place,
+                    format!("{{{{{unknown}}}}} is not a name; expected one of {known}"),
+                ))
+            }
+        }
+    }
+
+    fn fault(&self, fault: &Fault, reply: &Reply) -> Result<(), ScriptError> {
+        if let Fault::Pings { every_ms: 0, .. } = fault {
+            return Err(self.error("fault.pings.every_ms", "expected 1 or more"));
+        }
+        let Reply::Http(http) = reply else { return Ok(()) };
+        let (name, needs) = match fault {
+            Fault::EndWithoutTerminal { .. } => ("end_without_terminal", "a message that could have an end"),
+            Fault::ErrorEvent { .. } => ("error_event", "a message; with http, say the body you want"),
+            Fault::Cut { .. } if is_empty(http.body.as_ref()) => ("cut", "a body to cut"),
+            Fault::Stall { .. } if is_empty(http.body.as_ref()) => ("stall", "a body to stall in"),
+            Fault::Pings { .. } if has_no_body(http.status) => ("pings", "a status that can have a body"),
+            _ => return Ok(()),
+        };
+        Err(self.error(&format!("fault.{name}"), format!("expected a reply with {needs}")))
+    }
+}
+
+fn is_empty(body: Option<&Value>) -> bool {
+    body.is_none_or(|body| body.is_null() || body.as_str() == Some(""))
+}
+
+/// 204 and 304 end with their head (RFC 9110, sections 15.3.5 and 15.4.5). The 1xx are no final answers and refused.
+fn has_no_body(status: u16) -> bool {
+    matches!(status, 204 | 304)
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(json: &str) -> String {
+        Script::from_json(json).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_script_needs_a_step() {
+        assert_eq!(mistake(r#"{ "steps": [] }"#), "steps: expected at least one step");
+    }
+
+    #[test]
+    fn a_misspelt_field_is_refused_by_place() {
+        let error = mistake(r#"{ "steps": [ { "reply": { "message": { "txt": "hi" } } } ] }"#);
+        assert!(error.starts_with("steps[0].reply.message"), "{error}");
+        assert!(
+            error.contains("unknown field `txt`, expected one of `text`, "),
+            "{error}"
+        );
+        let error = mistake(
+            r#"{ "steps": [ { "reply": { "message": {} }, "fault": { "stall": { "after_events": 1, "x": 1 } } } ] }"#,
+        );
+        assert!(error.starts_with("steps[0].fault.stall"), "{error}");
+    }
+
+    #[test]
+    fn text_after_the_script_is_refused() {
+        assert!(mistake(r#"{ "steps": [ { "reply": { "message": {} } } ] } {}"#).starts_with(".: trailing"));
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_known_ones() {
+        let script = r#"{ "captures": { "sum": "[0-9]+" },
+            "steps": [ { "reply": { "message": {} } }, { "reply": { "message": { "text": "{{total}}" } } } ] }"#;
+        assert_eq!(
+            mistake(script),
+            "steps[1].reply.message.text: {{total}} is not a name; expected one of input, tool_result, sum"
+        );
+        let arguments = r#"{ "steps": [ { "reply": { "message": { "tool_calls": [
+            { "name": "f", "arguments": { "a": ["{{input}}", "{{b}}"] } } ] } } } ] }"#;
+        assert!(
+            mistake(arguments)
+                .starts_with("steps[0].reply.message.tool_calls[0].arguments.a[1]: {{b}} is not a name"),
+        );
+    }
+
+    #[test]
+    fn a_string_of_arguments_is_no_template() {
+        let script = r#"{ "steps": [ { "reply": { "message": { "tool_calls": [
+            { "name": "f", "arguments": "{{\"a\": }}" } ] } } } ] }"#;
+        Script::from_json(script).unwrap();
+    }
+
+    #[test]
+    fn captures_must_compile_and_leave_the_built_in_names_alone() {
+        let with = |name: &str, source: &str| {
+            mistake(&format!(
+                r#"{{ "captures": {{ "{name}": "{source}" }}, "steps": [ {{ "reply": {{ "message": {{}} }} }} ] }}"#
+            ))
+        };
+        assert!(with("e", "(").starts_with("captures.e: expected a regular expression, but "));
+        assert!(with("input", "a").starts_with("captures.input: expected another name"));
+        assert!(with("a b", "a").starts_with("captures.a b: expected a name of "));
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        let step = |rest: &str| mistake(&format!(r#"{{ "steps": [ {{ {rest} }} ] }}"#));
+        assert!(
+            step(r#""reply": { "message": {} }, "repeat": 0"#).starts_with("steps[0].repeat: expected 1")
+        );
+        assert!(
+            step(r#""reply": { "message": { "chunk_chars": 0 } }"#)
+                .starts_with("steps[0].reply.message.chunk_chars")
+        );
+        assert!(step(r#""reply": { "http": { "status": 100 } }"#).starts_with("steps[0].reply.http.status"));
+        assert!(
+            step(r#""reply": { "message": {} }, "fault": { "pings": { "after_events": 1, "every_ms": 0 } }"#)
+                .starts_with("steps[0].fault.pings.every_ms")
+        );
+    }
+
+    #[test]
+    fn headers_that_would_break_the_framing_are_refused() {
+        let header = |header: &str| {
+            mistake(&format!(
+                r#"{{ "steps": [ {{ "reply": {{ "http": {{ "status": 200, "headers": {{ {header} }} }} }} }} ] }}"#
+            ))
+        };
+        assert!(header(r#""Content-Length": "3""#).starts_with("steps[0].reply.http.headers.Content-Length"));
+        assert!(header(r#""a b": "3""#).contains("expected a header name"));
+        assert!(header(r#""a": "x\r\nb: y""#).contains("without line breaks"));
+    }
+
+    #[test]
+    fn a_fault_must_fit_its_reply() {
+        let with = |http: &str, fault: &str| {
+            mistake(&format!(
+                r#"{{ "steps": [ {{ "reply": {{ "http": {http} }}, "fault": {{ {fault} }} }} ] }}"#
+            ))
+        };
+        let empty = r#"{ "status": 503 }"#;
+        assert_eq!(
+            with(empty, r#""cut": { "after_events": 1, "by": "fin" }"#),
+            "steps[0].fault.cut: expected a reply with a body to cut"
+        );
+        assert!(
+            with(empty, r#""end_without_terminal": { "done": true }"#)
+                .contains("expected a reply with a message")
+        );
+        assert!(
+            with(
+                r#"{ "status": 204, "body": "x" }"#,
+                r#""stall": { "after_events": 0 }"#
+            )
+            .contains("204 has none")
+        );
+    }
+
+    #[test]
+    fn a_script_survives_the_way_through_json() {
+        let script = Script::from_json(
+            r#"{ "captures": { "n": "[0-9]+" }, "at_end": "restart", "steps": [
+                { "reply": { "http": { "status": 529, "headers": { "a": "b" }, "body": [1] } }, "repeat": 2 },
+                { "reply": { "message": { "text": "{{n}}" } }, "fault": "silence", "delay_ms": 5 },
+                { "reply": { "message": { "tool_calls": [ { "name": "f" } ] } },
+                  "fault": { "cut": { "after_events": 1, "by": "fin" } } } ] }"#,
+        )
+        .unwrap();
+        let json = serde_json::to_string(&script).unwrap();
+        assert_eq!(Script::from_json(&json).unwrap(), script);
+    }
+}

@@ -1,0 +1,83 @@
+//! The control port: shows and clears the log, replaces the script. The paths are in the documentation of
+//! [`server`](super).
+
+use std::io;
+use std::sync::Arc;
+
+use super::connection::{Connection, Length, NoRequest};
+use super::state::State;
+use crate::script::{Engine, Script};
+
+/// What a request to the control port comes to.
+enum Outcome {
+    Done,
+    Json(Vec<u8>),
+    Refused(u16, String),
+}
+
+/// Serves the connection until one side has had enough of it.
+pub(super) async fn converse(mut connection: Connection, state: Arc<State>) {
+    loop {
+        match exchange(&mut connection, &state).await {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(NoRequest::Gone) => return,
+            Err(NoRequest::Refused { status, message }) => {
+                if connection.write_error(status, &message).await.is_err() {
+                    return;
+                }
+                break;
+            }
+        }
+    }
+    connection.close().await;
+}
+
+/// One request and its answer; whether there may be another.
+async fn exchange(connection: &mut Connection, state: &State) -> Result<bool, NoRequest> {
+    let head = connection.read_head().await?;
+    let body = connection.read_body(&head).await?;
+    let outcome = match (head.method.as_str(), head.target.as_str()) {
+        ("GET", "/requests") => list(state),
+        ("DELETE", "/requests") => {
+            state.clear_log();
+            Outcome::Done
+        }
+        ("POST", "/script") => replace(state, &body),
+        (method, target) => {
+            let message =
+                format!("There is no {method} {target}; try GET or DELETE /requests, or POST /script.");
+            Outcome::Refused(404, message)
+        }
+    };
+    answer(connection, outcome).await?;
+    Ok(!head.asks_to_close())
+}
+
+fn list(state: &State) -> Outcome {
+    match serde_json::to_vec(&state.requests()) {
+        Ok(json) => Outcome::Json(json),
+        Err(error) => Outcome::Refused(500, format!("The log cannot be written: {error}.")),
+    }
+}
+
+fn replace(state: &State, body: &[u8]) -> Outcome {
+    let Ok(json) = str::from_utf8(body) else {
+        return Outcome::Refused(400, "The script is not UTF-8.".to_owned());
+    };
+    match Script::from_json(json).and_then(Engine::new) {
+        Ok(engine) => {
+            state.set_engine(engine);
+            Outcome::Done
+        }
+        Err(error) => Outcome::Refused(400, error.to_string()),
+    }
+}
+
+async fn answer(connection: &mut Connection, outcome: Outcome) -> io::Result<()> {
+    match outcome {
+        Outcome::Done => connection.write_head(204, &[], Length::None).await,
+        Outcome::Json(json) => connection.write_json(200, &json).await,
+        Outcome::Refused(status, message) => connection.write_error(status, &message).await,
+    }
+}

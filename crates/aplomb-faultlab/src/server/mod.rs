@@ -1,0 +1,183 @@
+//! Plays scripts over HTTP/1.1, byte for byte, on a TCP socket of its own, so that a client meets real resets, real
+//! silence and real half-sent bodies.
+//!
+//! Knows HTTP's framing and TCP's ways to end; what is answered is the [`Plan`](crate::script::Plan)'s business, and
+//! no protocol of a model is known here.
+//!
+//! A second port controls it, for tests in other processes and other languages:
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /requests` | the [`LoggedRequest`]s as a JSON array |
+//! | `DELETE /requests` | 204; the log is empty, the script goes on where it was |
+//! | `POST /script` | 204; the body is the script now, from its first step, and the log is empty |
+//!
+//! Errors are JSON: `{ "error": { "message": … } }` with status 400 or 404.
+//!
+//! ```
+//! use aplomb_faultlab::{script::Script, server::FaultServer};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let script = Script::from_json(r#"{ "steps": [ { "reply": { "message": {} }, "fault": "silence" } ] }"#)?;
+//! let server = FaultServer::start(script).await?;
+//! // … let a client talk to server.base_url() …
+//! assert_eq!(server.request_count(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a server is the other side of the clock: it plays pauses in real time, outside any run"
+)]
+
+mod connection;
+mod control;
+mod play;
+mod state;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::script::{Engine, Script, ScriptError};
+use connection::Connection;
+use state::State;
+
+pub use state::LoggedRequest;
+
+/// How long to wait after a failed `accept` (out of descriptors, mostly) before the next.
+const ACCEPT_RETRY: Duration = Duration::from_millis(20);
+
+/// A running server. It stops when dropped: both ports are closed and every connection with them.
+#[derive(Debug)]
+pub struct FaultServer {
+    addr: SocketAddr,
+    control_addr: SocketAddr,
+    state: Arc<State>,
+    /// Owns the two listeners, each of which owns its connections; dropping it aborts them all.
+    _tasks: JoinSet<()>,
+}
+
+/// Starts a server on these ports of 127.0.0.1 (0 for any), for a command line: the caller has
+/// [`FaultServer::base_url`] and [`FaultServer::control_addr`] to print.
+///
+/// # Errors
+///
+/// As [`FaultServer::start_on`].
+pub async fn serve(script: Script, port: u16, control_port: u16) -> io::Result<FaultServer> {
+    FaultServer::start_on(
+        script,
+        (Ipv4Addr::LOCALHOST, port),
+        (Ipv4Addr::LOCALHOST, control_port),
+    )
+    .await
+}
+
+impl FaultServer {
+    /// Starts a server on free ports of 127.0.0.1. Needs a tokio runtime with I/O and time enabled.
+    ///
+    /// # Errors
+    ///
+    /// As [`FaultServer::start_on`].
+    pub async fn start(script: Script) -> io::Result<Self> {
+        serve(script, 0, 0).await
+    }
+
+    /// Starts a server on these addresses, for requests and for control.
+    ///
+    /// # Errors
+    ///
+    /// If an address cannot be bound; with [`io::ErrorKind::InvalidInput`] and the [`ScriptError`] inside if the
+    /// script is not valid.
+    pub async fn start_on(
+        script: Script,
+        addr: impl Into<SocketAddr>,
+        control_addr: impl Into<SocketAddr>,
+    ) -> io::Result<Self> {
+        let engine =
+            Engine::new(script).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let state = Arc::new(State::new(engine));
+        let provider = TcpListener::bind(addr.into()).await?;
+        let control = TcpListener::bind(control_addr.into()).await?;
+        let (addr, control_addr) = (provider.local_addr()?, control.local_addr()?);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(provider, Arc::clone(&state), play::converse));
+        tasks.spawn(accept(control, Arc::clone(&state), control::converse));
+        Ok(Self {
+            addr,
+            control_addr,
+            state,
+            _tasks: tasks,
+        })
+    }
+
+    /// What a client takes for the provider's base URL: `http://127.0.0.1:PORT/v1`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.addr)
+    }
+
+    /// Where requests are answered.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Where the server is controlled.
+    #[must_use]
+    pub fn control_addr(&self) -> SocketAddr {
+        self.control_addr
+    }
+
+    /// The requests so far, in the order in which their heads had arrived.
+    ///
+    /// A request is here before its answer begins; its body and step are, too, unless the body is still on its way.
+    #[must_use]
+    pub fn requests(&self) -> Vec<LoggedRequest> {
+        self.state.requests()
+    }
+
+    /// How many requests there are in [`FaultServer::requests`].
+    #[must_use]
+    pub fn request_count(&self) -> usize {
+        self.state.request_count()
+    }
+
+    /// Plays this script from its first step, with an empty log. Answers under way are played to their end, and
+    /// requests whose head has arrived still belong to the old script.
+    ///
+    /// # Errors
+    ///
+    /// If the script is not valid; the old one goes on then.
+    pub fn set_script(&self, script: Script) -> Result<(), ScriptError> {
+        self.state.set_engine(Engine::new(script)?);
+        Ok(())
+    }
+}
+
+/// Accepts connections for as long as it is polled, and owns them.
+async fn accept<Conversation>(
+    listener: TcpListener,
+    state: Arc<State>,
+    converse: impl Fn(Connection, Arc<State>) -> Conversation,
+) where
+    Conversation: Future<Output = ()> + Send + 'static,
+{
+    let mut conversations = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted.and_then(|(socket, _)| Connection::new(socket)) {
+                Ok(connection) => {
+                    conversations.spawn(converse(connection, Arc::clone(&state)));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            },
+            Some(_ended) = conversations.join_next() => {}
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Converses with one client: reads its requests, has them logged and planned, and plays the plans.
+
+use std::io;
+use std::sync::Arc;
+
+use super::connection::{Connection, Length, NoRequest};
+use super::state::State;
+use crate::script::{Answer, End, Framing, Part, Plan, Response};
+
+/// What becomes of the connection after an answer.
+enum After {
+    NextRequest,
+    Close,
+    Reset,
+    Silence,
+}
+
+/// Serves the connection until one side has had enough of it.
+pub(super) async fn converse(mut connection: Connection, state: Arc<State>) {
+    let after = loop {
+        match exchange(&mut connection, &state).await {
+            Ok(After::NextRequest) => {}
+            Ok(after) => break after,
+            Err(NoRequest::Gone) => return,
+            Err(NoRequest::Refused { status, message }) => {
+                if connection.write_error(status, &message).await.is_err() {
+                    return;
+                }
+                break After::Close;
+            }
+        }
+    };
+    match after {
+        After::NextRequest | After::Close => connection.close().await,
+        After::Reset => connection.reset().await,
+        After::Silence => connection.wait_for_client_to_leave().await,
+    }
+}
+
+/// One request and its answer.
+async fn exchange(connection: &mut Connection, state: &State) -> Result<After, NoRequest> {
+    let head = connection.read_head().await?;
+    let ticket = state.begin(&head);
+    let body = connection.read_body(&head).await?;
+    let Plan { delay, answer, .. } = state.plan(&ticket, &head.target, body);
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+    let after = match answer {
+        Answer::Reset => After::Reset,
+        Answer::Close => After::Close,
+        Answer::Silence => After::Silence,
+        Answer::Response(response) => respond(connection, response).await?,
+    };
+    Ok(match after {
+        After::NextRequest if head.asks_to_close() => After::Close,
+        after => after,
+    })
+}
+
+async fn respond(connection: &mut Connection, response: Response) -> io::Result<After> {
+    let Response {
+        status,
+        headers,
+        framing,
+        parts,
+        end,
+    } = response;
+    let length = match framing {
+        Framing::Chunked => Length::Chunked,
+        // RFC 9110, section 8.6: a 204 has no content-length, and a 304 none that would be the body's.
+        Framing::Length(_) if matches!(status, 204 | 304) => Length::None,
+        Framing::Length(length) => Length::Bytes(length),
+    };
+    connection.write_head(status, &headers, length).await?;
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => write(connection, framing, &bytes).await?,
+            Part::Pause(pause) => tokio::time::sleep(pause).await,
+        }
+    }
+    let closes =
+        |(name, value): &(String, String)| name == "connection" && value.eq_ignore_ascii_case("close");
+    match end {
+        End::Clean => {
+            if framing == Framing::Chunked {
+                connection.write_last_chunk().await?;
+            }
+            Ok(if headers.iter().any(closes) {
+                After::Close
+            } else {
+                After::NextRequest
+            })
+        }
+        End::Fin => Ok(After::Close),
+        End::Reset => Ok(After::Reset),
+        End::Silence => Ok(After::Silence),
+        End::Repeat { bytes, every } => loop {
+            // Ends when a write fails: then the client has left.
+            tokio::time::sleep(every).await;
+            write(connection, framing, &bytes).await?;
+        },
+    }
+}
+
+async fn write(connection: &mut Connection, framing: Framing, bytes: &[u8]) -> io::Result<()> {
+    match framing {
+        Framing::Chunked => connection.write_chunk(bytes).await,
+        Framing::Length(_) => connection.write(bytes).await,
+    }
+}

@@ -1,0 +1,205 @@
+//! The engine as an in-process mock uses it: places in the script, keys, templates, refusals, plans as data.
+
+use std::time::Duration;
+
+use aplomb_faultlab::script::{Answer, End, Engine, Framing, Part, Plan, Request, Response, Script};
+use serde_json::{Value, json};
+
+fn engine(script: &Value) -> Engine {
+    Engine::new(Script::from_json(&script.to_string()).unwrap()).unwrap()
+}
+
+fn ask(engine: &Engine, key: &str, body: &Value) -> Plan {
+    engine.plan(key, &Request::new("/v1/chat/completions", body.to_string()))
+}
+
+fn hi() -> Value {
+    json!({ "model": "m", "messages": [ { "role": "user", "content": "hi" } ] })
+}
+
+fn response(plan: Plan) -> Response {
+    match plan.answer {
+        Answer::Response(response) => response,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn body(plan: Plan) -> Value {
+    let sent: Vec<u8> = response(plan)
+        .parts
+        .iter()
+        .flat_map(|part| match part {
+            Part::Bytes(bytes) => bytes.to_vec(),
+            Part::Pause(_) => Vec::new(),
+        })
+        .collect();
+    serde_json::from_slice(&sent).unwrap()
+}
+
+fn text(plan: Plan) -> String {
+    body(plan)["choices"][0]["message"]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// Steps `a`, `b` twice, `c`.
+fn letters(at_end: &str) -> Engine {
+    engine(&json!({ "at_end": at_end, "steps": [
+        { "reply": { "message": { "text": "a" } } },
+        { "reply": { "message": { "text": "b" } }, "repeat": 2 },
+        { "reply": { "message": { "text": "c" } } } ] }))
+}
+
+fn steps(engine: &Engine, requests: usize) -> Vec<Option<usize>> {
+    (0..requests).map(|_| ask(engine, "k", &hi()).step).collect()
+}
+
+#[test]
+fn a_step_serves_as_many_requests_as_it_says() {
+    assert_eq!(steps(&letters("stop"), 4), [Some(0), Some(1), Some(1), Some(2)]);
+}
+
+#[test]
+fn after_the_last_step_the_script_stops_or_repeats_it_or_restarts() {
+    assert_eq!(steps(&letters("stop"), 6)[4..], [None, None]);
+    assert_eq!(steps(&letters("repeat_last"), 6)[4..], [Some(2), Some(2)]);
+    assert_eq!(
+        steps(&letters("restart"), 9)[4..],
+        [Some(0), Some(1), Some(1), Some(2), Some(0)]
+    );
+}
+
+#[test]
+fn a_request_past_the_end_is_told_so() {
+    let engine = letters("stop");
+    steps(&engine, 4);
+    let plan = ask(&engine, "k", &hi());
+    assert_eq!(response(plan.clone()).status, 400);
+    let error = &body(plan)["error"];
+    assert_eq!(error["type"], "invalid_request_error");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("The script has 3 steps for 4 requests and this was request 5."),
+        "{message}"
+    );
+    assert!(
+        body(ask(&engine, "k", &hi()))["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("request 6")
+    );
+}
+
+#[test]
+fn every_key_has_its_own_place_in_the_script() {
+    let engine = letters("stop");
+    assert_eq!(text(ask(&engine, "one", &hi())), "a");
+    assert_eq!(text(ask(&engine, "two", &hi())), "a");
+    assert_eq!(text(ask(&engine, "one", &hi())), "b");
+}
+
+#[test]
+fn a_refused_request_uses_no_step_but_has_a_number() {
+    let engine = letters("stop");
+    let lost = engine.plan("k", &Request::new("/v1/responses", "{}"));
+    assert_eq!((lost.step, response(lost.clone()).status), (None, 404));
+    let error = json!({ "error": { "message": "Invalid URL (/v1/responses): faultlab serves */chat/completions.",
+        "type": "invalid_request_error", "param": null, "code": null } });
+    assert_eq!(body(lost), error);
+    let unanswered = json!({ "messages": [ { "role": "user", "content": "hi" },
+        { "role": "assistant", "tool_calls": [ { "id": "c", "function": { "name": "f", "arguments": "{}" } } ] } ] });
+    let refused = ask(&engine, "k", &unanswered);
+    assert_eq!((refused.step, response(refused.clone()).status), (None, 400));
+
+    let served = ask(&engine, "k", &hi());
+    assert_eq!(served.step, Some(0));
+    let id = ("x-request-id".to_owned(), "req_faultlab_3".to_owned());
+    assert!(response(served).headers.contains(&id));
+}
+
+#[test]
+fn a_conversation_with_a_tool_goes_through() {
+    let engine = engine(&json!({
+        "captures": { "expression": "([0-9][-+*/ ().0-9]*)" },
+        "steps": [
+            { "reply": { "message": { "tool_calls": [
+                { "name": "calc", "arguments": { "expression": "{{expression}}" } } ] } } },
+            { "reply": { "message": { "text": "The answer is {{tool_result}}.", "tool_calls": [
+                { "name": "calc" }, { "id": "call_3", "name": "calc" }, { "name": "calc" } ] } } } ] }));
+    let mut messages = vec![json!({ "role": "user", "content": "What is 6 * (3 + 4) ?" })];
+    let message = body(ask(&engine, "k", &json!({ "messages": messages })))["choices"][0]["message"].clone();
+    assert_eq!(message["content"], Value::Null);
+    assert_eq!(
+        message["tool_calls"],
+        json!([{ "id": "call_1", "type": "function",
+                 "function": { "name": "calc", "arguments": "{\"expression\":\"6 * (3 + 4)\"}" } }])
+    );
+
+    messages.push(message);
+    messages.push(json!({ "role": "tool", "tool_call_id": "call_1", "content": "42" }));
+    let message = body(ask(&engine, "k", &json!({ "messages": messages })))["choices"][0]["message"].clone();
+    assert_eq!(message["content"], "The answer is 42.");
+    let ids: Vec<&str> = message["tool_calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["call_2", "call_3", "call_4"]); // one call before, and call_3 is taken
+}
+
+#[test]
+fn a_tool_result_that_never_came_shows_in_the_answer() {
+    let engine =
+        engine(&json!({ "steps": [ { "reply": { "message": { "text": "It is {{tool_result}}." } } } ] }));
+    assert_eq!(text(ask(&engine, "k", &hi())), "It is [no tool_result].");
+}
+
+#[test]
+fn the_plan_of_a_stream_is_one_part_per_event_with_pauses_between() {
+    let engine = engine(&json!({ "steps": [ {
+        "reply": { "message": { "text": "abcde", "chunk_chars": 3, "event_gap_ms": 7 } }, "delay_ms": 9,
+        "fault": { "pings": { "after_events": 2, "every_ms": 50 } } } ] }));
+    let mut request = hi();
+    request["stream"] = true.into();
+    let plan = ask(&engine, "k", &request);
+    assert_eq!(plan.delay, Duration::from_millis(9));
+    let response = response(plan);
+    assert_eq!(response.framing, Framing::Chunked);
+    let [Part::Bytes(_), Part::Pause(gap), Part::Bytes(second)] = response.parts.as_slice() else {
+        panic!("{:?}", response.parts);
+    };
+    assert_eq!(*gap, Duration::from_millis(7));
+    assert!(
+        second.ends_with(b"\"delta\":{\"content\":\"abc\"},\"finish_reason\":null}]}\n\n"),
+        "{second:?}"
+    );
+    assert_eq!(
+        response.end,
+        End::Repeat {
+            bytes: ": ping\n\n".into(),
+            every: Duration::from_millis(50)
+        }
+    );
+}
+
+#[test]
+fn a_message_without_anything_is_an_answer_too() {
+    let engine = engine(&json!({ "steps": [ { "reply": { "message": {} } } ] }));
+    let answer = body(ask(&engine, "k", &hi()));
+    assert_eq!(
+        answer["choices"][0]["message"],
+        json!({ "role": "assistant", "content": null, "refusal": null })
+    );
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+}
+
+#[test]
+fn the_same_requests_have_the_same_plans() {
+    let run = || {
+        let engine = letters("restart");
+        (0..6).map(|_| ask(&engine, "k", &hi())).collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}

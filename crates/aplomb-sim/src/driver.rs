@@ -1,0 +1,468 @@
+//! The simulated driver: performs the machine's effects in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use aplomb_core::decide::{Jitter, Policy, SessionRetry};
+use aplomb_core::error::{Error, codes};
+use aplomb_core::failure::Failure;
+use aplomb_core::message::{Block, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
+use aplomb_core::record::Record;
+use aplomb_core::run::{
+    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, React, RunStart, State, TimeLimit,
+};
+use aplomb_core::tool::ToolSpec;
+use serde_json::{Value, json};
+
+use crate::promises;
+use crate::report::{Performed, Report};
+
+/// A request on the simulated wire.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// Counts from 0 over the whole run.
+    pub request: usize,
+    /// Counts from 1 within its call.
+    pub attempt: u32,
+    /// The conversation as it was sent.
+    pub messages: Vec<Arc<Message>>,
+    /// A draw of the run's entropy, for providers that answer at random.
+    pub entropy: u64,
+}
+
+/// What a simulated provider does with a request.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// How long it takes, in virtual ms.
+    pub takes_ms: u64,
+    /// Whether some of the answer reaches somebody before it ends.
+    pub delivered: bool,
+    /// How it ends.
+    pub end: Result<Reply, Failure>,
+    /// Tokens that a failed attempt used.
+    pub usage: Option<TokenUsage>,
+    /// The code that performs the request panics.
+    pub panics: bool,
+}
+
+impl Turn {
+    /// Fails at once, with nothing delivered.
+    pub fn fails(failure: Failure) -> Turn {
+        Turn {
+            takes_ms: 0,
+            delivered: false,
+            end: Err(failure),
+            usage: None,
+            panics: false,
+        }
+    }
+
+    /// Answers at once with a text.
+    pub fn says(text: &str) -> Turn {
+        Turn::replies(
+            vec![Block::Text {
+                text: text.to_owned(),
+            }],
+            FinishReason::Stop,
+        )
+    }
+
+    /// Answers at once with one tool call.
+    pub fn calls(name: &str, arguments: &str) -> Turn {
+        let call = ToolCall {
+            id: "call_1".to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        };
+        Turn::replies(vec![Block::ToolCall(call)], FinishReason::ToolCalls)
+    }
+
+    /// Answers at once.
+    pub fn replies(content: Vec<Block>, finish: FinishReason) -> Turn {
+        let message = Message {
+            role: Role::Assistant,
+            content,
+        };
+        Turn {
+            takes_ms: 0,
+            delivered: false,
+            end: Ok(Reply {
+                message,
+                finish,
+                usage: None,
+            }),
+            usage: None,
+            panics: false,
+        }
+    }
+
+    /// The same, that long in virtual ms.
+    #[must_use]
+    pub fn after_ms(self, takes_ms: u64) -> Turn {
+        Turn { takes_ms, ..self }
+    }
+
+    /// The same, with some of the answer handed to somebody.
+    #[must_use]
+    pub fn delivering(self) -> Turn {
+        Turn {
+            delivered: true,
+            ..self
+        }
+    }
+}
+
+/// What a simulated tool does with a call.
+#[derive(Debug, Clone)]
+pub enum ToolTurn {
+    /// Gives a result after that many ms.
+    Returns(u64, Value),
+    /// Fails after that many ms.
+    Fails(u64, Error),
+    /// Panics.
+    Panics,
+}
+
+type Provider = dyn FnMut(&Attempt) -> Turn;
+type Tool = dyn FnMut(&ToolCall, u64) -> ToolTurn;
+
+/// A simulation, ready to be run.
+pub struct Sim {
+    seed: u64,
+    policy: Policy,
+    entry: Entry,
+    max_steps: u32,
+    time_limit_ms: Option<u64>,
+    cancel_at: Option<u64>,
+    late_inputs: bool,
+    provider: Box<Provider>,
+    tool: Box<Tool>,
+}
+
+/// A simulation with the default policy, a provider that says "ok", and a tool `calc` that returns 81.
+pub fn sim() -> Sim {
+    Sim {
+        seed: 0,
+        policy: Policy::default(),
+        entry: Entry::Run,
+        max_steps: 16,
+        time_limit_ms: None,
+        cancel_at: None,
+        late_inputs: false,
+        provider: Box::new(|_| Turn::says("ok")),
+        tool: Box::new(|_, _| ToolTurn::Returns(1, json!(81))),
+    }
+}
+
+impl Sim {
+    /// Where entropy begins.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Sim {
+        Sim { seed, ..self }
+    }
+
+    /// What answers requests.
+    #[must_use]
+    pub fn provider(self, provider: impl FnMut(&Attempt) -> Turn + 'static) -> Sim {
+        Sim {
+            provider: Box::new(provider),
+            ..self
+        }
+    }
+
+    /// What runs tool calls.
+    #[must_use]
+    pub fn tool(self, tool: impl FnMut(&ToolCall, u64) -> ToolTurn + 'static) -> Sim {
+        Sim {
+            tool: Box::new(tool),
+            ..self
+        }
+    }
+
+    /// Enters by `exec`.
+    #[must_use]
+    pub fn exec(self) -> Sim {
+        Sim {
+            entry: Entry::Exec,
+            ..self
+        }
+    }
+
+    /// Changes the policy.
+    #[must_use]
+    pub fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Sim {
+        change(&mut self.policy);
+        self
+    }
+
+    /// Makes every delay exactly what the schedule says.
+    #[must_use]
+    pub fn jitter_none(self) -> Sim {
+        self.policy(|policy| policy.transport.jitter = Jitter::None)
+    }
+
+    /// Leaves exec as the only owner of retries.
+    #[must_use]
+    pub fn only_exec_retries(self) -> Sim {
+        self.exec().policy(|policy| {
+            policy.transport.max_attempts = 1;
+            policy.session = SessionRetry::default();
+            policy.session.enabled = false;
+        })
+    }
+
+    /// The most model calls.
+    #[must_use]
+    pub fn max_steps(self, max_steps: u32) -> Sim {
+        Sim { max_steps, ..self }
+    }
+
+    /// When the run must have ended.
+    #[must_use]
+    pub fn time_limit_ms(self, limit_ms: u64) -> Sim {
+        Sim {
+            time_limit_ms: Some(limit_ms),
+            ..self
+        }
+    }
+
+    /// Cancels at that time.
+    #[must_use]
+    pub fn cancel_at(self, at: u64) -> Sim {
+        Sim {
+            cancel_at: Some(at),
+            ..self
+        }
+    }
+
+    /// Lets the results of aborted effects arrive all the same, as they do when an abort comes too late, and every
+    /// input arrive twice.
+    #[must_use]
+    pub fn late_inputs(self) -> Sim {
+        Sim {
+            late_inputs: true,
+            ..self
+        }
+    }
+
+    /// Runs to the end and checks every promise.
+    ///
+    /// # Panics
+    ///
+    /// If a promise is broken: names the seed.
+    pub fn run(self, input: &str) -> Report {
+        let report = self.run_unchecked(input);
+        let broken = promises::broken(&report);
+        if !broken.is_empty() {
+            #[expect(clippy::panic, reason = "a broken promise is a failed test")]
+            {
+                panic!("seed {}:\n  {}", report.seed, broken.join("\n  "));
+            }
+        }
+        report
+    }
+
+    fn run_unchecked(mut self, input: &str) -> Report {
+        let tool = |id: &str| ToolSpec {
+            id: id.to_owned(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+        };
+        let agent = AgentSpec {
+            provider: "simulated".to_owned(),
+            model: "model".to_owned(),
+            tools: Arc::new([tool("calc"), tool("lookup")]),
+            max_steps: self.max_steps,
+            policy: self.policy.clone(),
+        };
+        let machine = Machine::new(Arc::new(agent), Arc::new(React::default()));
+        let mut world = World::new(self.seed, self.policy.clone(), self.late_inputs);
+        world.expect(0, None, Input::Started(Box::new(self.start(input))));
+        if let Some(at) = self.cancel_at {
+            world.expect(
+                at,
+                None,
+                Input::Cancelled {
+                    by: "test".to_owned(),
+                },
+            );
+        }
+        while let Some((at, input)) = world.next_input() {
+            let entropy = world.entropy.u64(..);
+            let (records, effects) = machine.handle(&world.live, at, entropy, input);
+            world.take(&records);
+            for effect in effects {
+                world.report.effects.push((at, effect.clone()));
+                self.perform(&mut world, at, effect);
+            }
+        }
+        world.report
+    }
+
+    fn start(&self, input: &str) -> RunStart {
+        RunStart {
+            identity: Identity {
+                run_id: format!("run-{}", self.seed),
+                session_id: "session".to_owned(),
+                agent_id: "agent".to_owned(),
+            },
+            wall_ms: 1_700_000_000_000,
+            entry: self.entry,
+            messages: vec![Arc::new(Message::text(Role::User, input))],
+            time_limit: self.time_limit_ms.map(|limit_ms| TimeLimit {
+                limit_ms,
+                setting: "timeout".to_owned(),
+            }),
+        }
+    }
+
+    fn perform(&mut self, world: &mut World, at: u64, effect: Effect) {
+        match effect {
+            Effect::CallModel {
+                effect,
+                attempt,
+                messages,
+                ..
+            } => {
+                let request = world.report.performed.requests;
+                world.report.performed.requests += 1;
+                let entropy = world.entropy.u64(..);
+                let turn = (self.provider)(&Attempt {
+                    request,
+                    attempt,
+                    messages,
+                    entropy,
+                });
+                let input = match turn.end {
+                    _ if turn.panics => Input::EffectPanicked {
+                        effect,
+                        message: "boom".to_owned(),
+                    },
+                    Ok(reply) => Input::ModelReplied {
+                        effect,
+                        reply,
+                        first_delta_ms: None,
+                    },
+                    Err(failure) => Input::ModelFailed {
+                        effect,
+                        failure: Box::new(failure),
+                        usage: turn.usage,
+                        delivered: turn.delivered,
+                    },
+                };
+                world.expect(at + turn.takes_ms, Some(effect), input);
+            }
+            Effect::CallTool { effect, call, .. } => {
+                world.report.performed.tool_effects.push(effect);
+                let entropy = world.entropy.u64(..);
+                let (takes_ms, input) = match (self.tool)(&call, entropy) {
+                    ToolTurn::Returns(takes_ms, result) => (takes_ms, Input::ToolReturned { effect, result }),
+                    ToolTurn::Fails(takes_ms, error) => (
+                        takes_ms,
+                        Input::ToolFailed {
+                            effect,
+                            error: error.details(),
+                        },
+                    ),
+                    ToolTurn::Panics => (
+                        0,
+                        Input::EffectPanicked {
+                            effect,
+                            message: "boom".to_owned(),
+                        },
+                    ),
+                };
+                world.expect(at + takes_ms, Some(effect), input);
+            }
+            Effect::SetTimer { effect, at: due, .. } => {
+                world.expect(due.max(at), Some(effect), Input::TimerFired { effect });
+            }
+            Effect::Abort { effect } => {
+                world.aborted.insert(effect);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is going on at one moment of virtual time.
+struct World {
+    entropy: fastrand::Rng,
+    queue: BTreeMap<(u64, u64), (Option<EffectId>, Input)>,
+    queued: u64,
+    aborted: BTreeSet<EffectId>,
+    late_inputs: bool,
+    live: State,
+    /// Folded from the same records, but after they have been to JSON and back.
+    replayed: State,
+    report: Report,
+}
+
+impl World {
+    fn new(seed: u64, policy: Policy, late_inputs: bool) -> World {
+        World {
+            entropy: fastrand::Rng::with_seed(seed),
+            queue: BTreeMap::new(),
+            queued: 0,
+            aborted: BTreeSet::new(),
+            late_inputs,
+            live: State::default(),
+            replayed: State::default(),
+            report: Report {
+                seed,
+                policy,
+                records: Vec::new(),
+                effects: Vec::new(),
+                performed: Performed::default(),
+                divergences: Vec::new(),
+            },
+        }
+    }
+
+    fn expect(&mut self, at: u64, effect: Option<EffectId>, input: Input) {
+        let copies = if self.late_inputs && effect.is_some() {
+            2
+        } else {
+            1
+        };
+        for _ in 0..copies {
+            self.queue.insert((at, self.queued), (effect, input.clone()));
+            self.queued += 1;
+        }
+    }
+
+    fn next_input(&mut self) -> Option<(u64, Input)> {
+        loop {
+            let ((at, _), (effect, input)) = self.queue.pop_first()?;
+            let aborted = effect.is_some_and(|effect| self.aborted.contains(&effect));
+            if !aborted || self.late_inputs {
+                return Some((at, input));
+            }
+        }
+    }
+
+    fn take(&mut self, records: &[Record]) {
+        for record in records {
+            self.live.apply(record);
+            match serde_json::to_string(record).and_then(|json| serde_json::from_str::<Record>(&json)) {
+                Ok(read_back) => self.replayed.apply(&read_back),
+                Err(error) => self
+                    .report
+                    .divergences
+                    .push(format!("{record:?} does not survive JSON: {error}")),
+            }
+        }
+        if self.live != self.replayed {
+            let last = records.last().map(|record| format!("{record:?}"));
+            self.report
+                .divergences
+                .push(format!("the fold differs from the live state after {last:?}"));
+        }
+        self.report.records.extend_from_slice(records);
+    }
+}
+
+/// A tool failure of the kind that user code gives.
+pub(crate) fn tool_failure() -> Error {
+    Error::new(codes::TOOL_UNAVAILABLE, "the service is down")
+}

@@ -1,0 +1,216 @@
+//! The design's promises, checked on what a run did. Each check is a sentence that the run must not break.
+
+use std::collections::BTreeSet;
+
+use aplomb_core::decide::{Action, Layer};
+use aplomb_core::event::names;
+use aplomb_core::failure::Reason;
+use aplomb_core::message::FinishReason;
+use aplomb_core::record::Fact;
+use aplomb_core::run::Effect;
+
+use crate::report::Report;
+
+/// The promises that the run broke.
+pub(crate) fn broken(report: &Report) -> Vec<String> {
+    let mut broken = report.divergences.clone();
+    for check in [
+        ends,
+        attempts_agree,
+        calls_keep_to_their_ledger,
+        waits_are_kept,
+        tools_run_once,
+        events_are_true,
+    ] {
+        check(report, &mut broken);
+    }
+    broken
+}
+
+/// A run ends once, by its deadline, and asks for nothing after its end.
+fn ends(report: &Report, broken: &mut Vec<String>) {
+    let finishes = report
+        .effects
+        .iter()
+        .filter(|(_, effect)| matches!(effect, Effect::Finish(_)))
+        .count();
+    if finishes != 1 {
+        broken.push(format!("the run finished {finishes} times"));
+    }
+    if !matches!(report.effects.last(), Some((_, Effect::Finish(_)))) {
+        broken.push("something was asked for after the end".to_owned());
+    }
+    let limit = report.records.iter().find_map(|record| match &record.fact {
+        Fact::Started { time_limit, .. } => time_limit.as_ref().map(|limit| limit.limit_ms),
+        _ => None,
+    });
+    if let (Some(limit), Some(ended)) = (limit, report.ended_at())
+        && ended > limit
+    {
+        broken.push(format!("the run ended at {ended}, past its deadline {limit}"));
+    }
+    let ended = report
+        .records
+        .iter()
+        .position(|record| matches!(record.fact, Fact::Finished { .. }));
+    for record in report
+        .records
+        .iter()
+        .skip(ended.map_or(usize::MAX, |index| index + 1))
+    {
+        if !matches!(record.fact, Fact::Stale { .. }) {
+            broken.push(format!("a fact after the end: {record:?}"));
+        }
+    }
+}
+
+/// Promise 1: requests on the wire = attempts in the ledger = attempts in the error.
+fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
+    let recorded = report
+        .records
+        .iter()
+        .filter(|record| matches!(record.fact, Fact::AttemptStarted { .. }))
+        .count();
+    if recorded != report.requests() {
+        broken.push(format!(
+            "{} requests on the wire, {recorded} in the records",
+            report.requests()
+        ));
+    }
+    let opened = report
+        .records
+        .iter()
+        .rposition(|record| matches!(record.fact, Fact::CallOpened { .. }));
+    let last_call = report.records.get(opened.unwrap_or(0)..).unwrap_or_default();
+    let of_last_call = last_call
+        .iter()
+        .filter(|record| matches!(record.fact, Fact::AttemptFailed { .. }))
+        .count();
+    if let Some(error) = report.error()
+        && last_call
+            .iter()
+            .any(|record| matches!(record.fact, Fact::Decided { .. }))
+        && !last_call
+            .iter()
+            .any(|record| matches!(record.fact, Fact::ModelReplied { .. }))
+        && error.attempt_log().len() != of_last_call
+    {
+        broken.push(format!(
+            "{of_last_call} failed attempts in the last call, {} in the error",
+            error.attempt_log().len()
+        ));
+    }
+}
+
+/// Promise 2, and the second sentence of promise 1: a call's attempts stay within its cap, layers only move forward,
+/// and what is permanent costs one.
+fn calls_keep_to_their_ledger(report: &Report, broken: &mut Vec<String>) {
+    let (mut attempts, mut cap, mut layer, mut permanent) = (0, 0, Layer::First, false);
+    for record in &report.records {
+        match &record.fact {
+            Fact::CallOpened { allowances, .. } => {
+                (attempts, cap, layer, permanent) = (0, allowances.cap(), Layer::First, false);
+            }
+            Fact::AttemptStarted { layer: paying, .. } => {
+                attempts += 1;
+                if attempts > cap {
+                    broken.push(format!("attempt {attempts} of a call whose cap is {cap}"));
+                }
+                if permanent {
+                    broken.push("an attempt after a permanent failure".to_owned());
+                }
+                // Exec pays for unknown failures whenever they come; it has no place in the order.
+                if (*paying, layer) == (Layer::Transport, Layer::Session) {
+                    broken.push("transport paid after the session's turn had begun".to_owned());
+                }
+                if *paying != Layer::Exec {
+                    layer = *paying;
+                }
+            }
+            Fact::AttemptFailed { verdict, .. } => {
+                permanent = !verdict.retryable && verdict.reason != Reason::Unknown;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Hints are floors, and nothing is sent before its wait is over.
+fn waits_are_kept(report: &Report, broken: &mut Vec<String>) {
+    let (mut hint_ms, mut not_before) = (0, 0);
+    for record in &report.records {
+        match &record.fact {
+            Fact::AttemptFailed { verdict, .. } => hint_ms = verdict.wait.map_or(0, |wait| wait.delay_ms),
+            Fact::Decided { decision, .. } => {
+                if let Action::Send { delay_ms, .. } = &decision.action {
+                    not_before = record.at + delay_ms;
+                    if *delay_ms < hint_ms {
+                        broken.push(format!("waited {delay_ms} where the provider said {hint_ms}"));
+                    }
+                }
+            }
+            Fact::AttemptStarted { .. } if record.at < not_before => {
+                broken.push(format!("sent at {}, before {not_before}", record.at));
+            }
+            _ => {}
+        }
+    }
+    if report
+        .waits_ms()
+        .iter()
+        .any(|wait| *wait > report.policy.max_inline_wait_ms.saturating_add(1_000))
+    {
+        broken.push("a wait longer than max_inline_wait_ms".to_owned());
+    }
+}
+
+/// Promises 3 and 5: a tool call runs at most once, and never when its answer was cut off.
+fn tools_run_once(report: &Report, broken: &mut Vec<String>) {
+    let distinct: BTreeSet<_> = report.performed.tool_effects.iter().collect();
+    if distinct.len() != report.performed.tool_effects.len() {
+        broken.push("a tool call ran twice".to_owned());
+    }
+    let mut cut_off = false;
+    let mut forbidden = BTreeSet::new();
+    for record in &report.records {
+        match &record.fact {
+            Fact::ModelReplied { reply, .. } => cut_off = reply.finish == FinishReason::Length,
+            Fact::BatchOpened { calls } if cut_off => {
+                forbidden.extend(calls.iter().map(|(effect, _)| *effect));
+            }
+            _ => {}
+        }
+    }
+    if report
+        .performed
+        .tool_effects
+        .iter()
+        .any(|effect| forbidden.contains(effect))
+    {
+        broken.push("a tool call ran whose arguments were cut off".to_owned());
+    }
+}
+
+/// Every event has the payload that its row declares; every failed attempt has its decision; the last event is the end.
+fn events_are_true(report: &Report, broken: &mut Vec<String>) {
+    let mut last = None;
+    let mut decisions = 0;
+    for (name, payload) in report.events() {
+        broken.extend(name.violations(payload));
+        decisions += usize::from(name == names::RETRY_DECIDED);
+        last = Some(name);
+    }
+    if last != Some(names::SESSION_RUN_COMPLETED) {
+        broken.push(format!("the last event is {last:?}"));
+    }
+    let failed = report
+        .records
+        .iter()
+        .filter(|record| matches!(record.fact, Fact::AttemptFailed { .. }))
+        .count();
+    if failed != decisions {
+        broken.push(format!(
+            "{failed} attempts failed, {decisions} decisions were announced"
+        ));
+    }
+}

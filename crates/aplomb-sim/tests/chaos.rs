@@ -1,0 +1,41 @@
+//! Ten thousand random runs keep every promise.
+
+use aplomb_sim::chaotic;
+
+/// `APLOMB_SEED=n cargo test -p aplomb-sim --test chaos` runs that one alone.
+#[test]
+fn ten_thousand_random_runs_keep_every_promise() {
+    let seeds = match std::env::var("APLOMB_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse::<u64>().expect("APLOMB_SEED is a number");
+            seed..=seed
+        }
+        Err(_) => 0..=9_999,
+    };
+    let mut endings = std::collections::BTreeMap::<&str, u32>::new();
+    let single = seeds.end() == seeds.start();
+    for seed in seeds {
+        let run = std::panic::catch_unwind(|| chaotic(seed).run("hi"));
+        let Ok(run) = run else {
+            panic!(
+                "seed {seed} broke a promise. Alone: APLOMB_SEED={seed} cargo test -p aplomb-sim --test chaos\n\
+                 What it did: cargo run -p aplomb-sim --example trace -- {seed}"
+            );
+        };
+        let ending = run
+            .finished()
+            .expect("checked by the promises")
+            .stop_reason
+            .as_str();
+        *endings.entry(ending).or_default() += 1;
+    }
+    // The dice must reach every kind of ending, or the promises were hardly put to the test.
+    if !single {
+        for ending in ["completed", "failed", "cancelled", "timeout", "max_steps"] {
+            assert!(
+                endings.get(ending).is_some_and(|count| *count >= 100),
+                "{endings:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,294 @@
+"""Judges faultlab, our fault server, by the official OpenAI SDK: what we call a good answer the SDK must read, and
+what we call a fault the SDK must meet.
+
+Usage: tests/peers/install.sh && .peers/venv/bin/python tests/peers/sdk_check.py
+"""
+
+import contextlib
+import json
+import pathlib
+import sys
+import tempfile
+import threading
+import urllib.request
+
+import httpx2
+import openai
+
+from harness import APLOMB, Server, case, expect, expect_equal, need_aplomb, run_cases
+
+READY = r"listening on (http://\S+) \(control (http://[^\s)]+)\)"
+CAPTURES = {"expression": "([0-9][-+*/ ().0-9]*)"}
+SENTENCE = "Let me think about that for a while."
+ANSWER = {"reply": {"message": {"text": SENTENCE}}}
+CALL_CALC = {"reply": {"message": {"tool_calls": [{"name": "calc", "arguments": {"expression": "{{expression}}"}}]}}}
+GIVE_RESULT = {"reply": {"message": {"text": "The answer is {{tool_result}}."}}}
+TWO_CALLS = {
+    "reply": {
+        "message": {
+            "tool_calls": [
+                {"name": "calc", "arguments": {"expression": "6*7"}},
+                {"name": "calc", "arguments": {"expression": "2+2"}},
+            ]
+        }
+    }
+}
+THROTTLE = {
+    "reply": {
+        "http": {
+            "status": 429,
+            "headers": {"retry-after": "1"},
+            "body": {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}},
+        }
+    }
+}
+CALC = {
+    "type": "function",
+    "function": {
+        "name": "calc",
+        "description": "Evaluates an arithmetic expression.",
+        "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},
+    },
+}
+# Long enough for a busy machine, short enough to wait for where silence is the fault.
+PATIENCE_SECONDS = 1.5
+
+
+def faulty(fault):
+    return {**ANSWER, "fault": fault}
+
+
+class Lab:
+    """A faultlab that plays `steps`, and the SDK pointed at it."""
+
+    def __init__(self, url, control):
+        self.control = control
+        self.client = openai.OpenAI(base_url=url, api_key="peers-key", max_retries=0, timeout=PATIENCE_SECONDS)
+
+    def ask(self, messages="hi", **options):
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return self.client.chat.completions.create(model="gpt-4o-mini", messages=messages, tools=[CALC], **options)
+
+    def stream(self, messages="hi", **options):
+        """The chunks of a streamed answer, as they come."""
+        return self.ask(messages, stream=True, **options)
+
+    def requests(self):
+        """Faultlab's own log of what reached it."""
+        with urllib.request.urlopen(f"{self.control}/requests", timeout=10) as answer:
+            log = json.load(answer)
+        return log["requests"] if isinstance(log, dict) else log
+
+
+@contextlib.contextmanager
+def lab(*steps):
+    script = {"captures": CAPTURES, "steps": list(steps), "at_end": "stop"}
+    with tempfile.TemporaryDirectory(prefix="aplomb-faultlab-") as folder:
+        file = pathlib.Path(folder) / "script.json"
+        file.write_text(json.dumps(script))
+        with Server([APLOMB, "faultlab", "--script", str(file), "--port", "0"], READY) as server:
+            yield Lab(server.match[1], server.match[2])
+
+
+def collect(chunks):
+    """Folds chunks the way an SDK user does: text, calls by index, the last finish reason, usage."""
+    text, calls, finish, usage = "", {}, None, None
+    for chunk in chunks:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+            for piece in choice.delta.tool_calls or []:
+                call = calls.setdefault(piece.index, {"id": "", "name": "", "arguments": ""})
+                call["id"] += piece.id or ""
+                call["name"] += piece.function.name or ""
+                call["arguments"] += piece.function.arguments or ""
+    return text, [calls[index] for index in sorted(calls)], finish, usage
+
+
+def raised(function, *errors):
+    """The error, of one of the given kinds, that a function must raise."""
+    try:
+        result = function()
+    except errors as error:
+        return error
+    raise AssertionError(f"expected {' or '.join(kind.__name__ for kind in errors)}, got {result!r}")
+
+
+def with_results(question, calls, results):
+    """The conversation after the tools have run."""
+    return [
+        {"role": "user", "content": question},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": call["arguments"]},
+                }
+                for call in calls
+            ],
+        },
+        *(
+            {"role": "tool", "tool_call_id": call["id"], "content": result}
+            for call, result in zip(calls, results, strict=True)
+        ),
+    ]
+
+
+def plain_calls(completion):
+    return [
+        {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
+        for call in completion.choices[0].message.tool_calls
+    ]
+
+
+def expect_usage(usage):
+    expect(usage is not None, "usage is missing")
+    expect(usage.prompt_tokens > 0 and usage.completion_tokens > 0, f"usage is empty: {usage}")
+    expect_equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens, "total_tokens")
+
+
+@case
+def a_plain_tool_call_makes_the_round_trip():
+    question = "What is 6*7?"
+    with lab(CALL_CALC, GIVE_RESULT) as faultlab:
+        first = faultlab.ask(question)
+        expect_equal(first.choices[0].finish_reason, "tool_calls", "finish_reason")
+        calls = plain_calls(first)
+        expect_equal([call["name"] for call in calls], ["calc"], "tools called")
+        expect_equal(json.loads(calls[0]["arguments"]), {"expression": "6*7"}, "arguments")
+        last = faultlab.ask(with_results(question, calls, ["42"]))
+        expect_equal(last.choices[0].message.content, "The answer is 42.", "answer")
+        expect_equal(last.choices[0].finish_reason, "stop", "finish_reason")
+        expect_usage(last.usage)
+        expect_equal(len(faultlab.requests()), 2, "requests in the log")
+
+
+@case
+def a_streamed_tool_call_makes_the_round_trip():
+    question = "What is 6*7?"
+    with lab(CALL_CALC, GIVE_RESULT) as faultlab:
+        _, calls, finish, _ = collect(faultlab.stream(question))
+        expect_equal(finish, "tool_calls", "finish_reason")
+        expect_equal([call["name"] for call in calls], ["calc"], "tools called")
+        expect_equal(json.loads(calls[0]["arguments"]), {"expression": "6*7"}, "arguments")
+        text, calls, finish, _ = collect(faultlab.stream(with_results(question, calls, ["42"])))
+        expect_equal((text, calls, finish), ("The answer is 42.", [], "stop"), "answer")
+        expect_equal(len(faultlab.requests()), 2, "requests in the log")
+
+
+@case
+def parallel_tool_calls_arrive_apart_plain_and_streamed():
+    with lab(TWO_CALLS, TWO_CALLS, ANSWER) as faultlab:
+        plain = plain_calls(faultlab.ask())
+        _, streamed, finish, _ = collect(faultlab.stream())
+        for calls in (plain, streamed):
+            expressions = [json.loads(call["arguments"])["expression"] for call in calls]
+            expect_equal(expressions, ["6*7", "2+2"], "expressions")
+            expect(len({call["id"] for call in calls}) == 2, f"the ids are not two: {calls}")
+        expect_equal(finish, "tool_calls", "finish_reason")
+        text, _, _, _ = collect(faultlab.stream(with_results("hi", streamed, ["42", "4"])))
+        expect_equal(text, SENTENCE, "answer to two results")
+
+
+@case
+def a_stream_reports_usage_when_asked_to():
+    with lab(ANSWER, ANSWER) as faultlab:
+        text, _, finish, usage = collect(faultlab.stream(stream_options={"include_usage": True}))
+        expect_equal((text, finish), (SENTENCE, "stop"), "answer")
+        expect_usage(usage)
+        _, _, _, usage = collect(faultlab.stream())
+        expect_equal(usage, None, "usage that nobody asked for")
+
+
+@case
+def a_429_is_a_rate_limit_error_with_its_header():
+    with lab(THROTTLE) as faultlab:
+        error = raised(faultlab.ask, openai.RateLimitError)
+        expect_equal(error.status_code, 429, "status")
+        expect_equal(error.response.headers.get("retry-after"), "1", "retry-after")
+        expect_equal(error.code, "rate_limit_exceeded", "code")
+        expect_equal(len(faultlab.requests()), 1, "requests in the log")
+
+
+@case
+def an_error_event_in_a_stream_is_an_api_error():
+    body = {"error": {"message": "overloaded", "type": "server_error"}}
+    with lab(faulty({"error_event": {"after_events": 2, "body": body}})) as faultlab:
+        error = raised(lambda: collect(faultlab.stream()), openai.APIError)
+        expect("overloaded" in error.message, f"message: {error.message}")
+
+
+@case
+def a_cut_stream_raises_after_what_it_delivered():
+    for by in ("reset", "close"):
+        with lab(faulty({"cut": {"after_events": 3, "by": by}})) as faultlab:
+            seen = []
+            raised(lambda: collect(remember(faultlab.stream(), seen)), openai.APIConnectionError, httpx2.TransportError)
+            # A reset may overtake what was sent just before it.
+            expect(len(seen) == 3 or (by == "reset" and len(seen) < 3), f"{len(seen)} chunks before the {by}")
+
+
+@case
+def a_connection_lost_before_the_headers_is_a_connection_error():
+    for fault in ("reset_before_headers", "close_before_headers"):
+        with lab(faulty(fault)) as faultlab:
+            error = raised(faultlab.stream, openai.APIConnectionError)
+            expect(not isinstance(error, openai.APITimeoutError), f"{fault} was a time-out")
+
+
+@case
+def silence_is_a_time_out():
+    with lab(faulty("silence")) as faultlab:
+        raised(faultlab.stream, openai.APITimeoutError)
+
+
+@case
+def a_stalled_stream_is_a_time_out_after_what_it_delivered():
+    with lab(faulty({"stall": {"after_events": 2}})) as faultlab:
+        seen = []
+        raised(lambda: collect(remember(faultlab.stream(), seen)), openai.APITimeoutError, httpx2.TimeoutException)
+        expect_equal(len(seen), 2, "chunks before the stall")
+
+
+@case
+def pings_are_no_content_and_hold_off_the_sdks_clock():
+    with lab(faulty({"pings": {"after_events": 1, "every_ms": 50}})) as faultlab:
+        seen = []
+        reader = threading.Thread(target=read_until_it_breaks, args=(faultlab.stream(), seen), daemon=True)
+        reader.start()
+        reader.join(2 * PATIENCE_SECONDS)
+        expect(reader.is_alive(), "the stream ended")
+        expect_equal(len(seen), 1, "chunks")
+
+
+@case
+def the_sdk_takes_a_stream_without_its_end_for_an_answer():
+    """The reason why Aplomb checks for the terminal event itself."""
+    with lab(faulty({"end_without_terminal": {"done": True}})) as faultlab:
+        _, _, finish, _ = collect(faultlab.stream())
+        expect_equal(finish, None, "finish_reason")
+
+
+def remember(chunks, seen):
+    for chunk in chunks:
+        seen.append(chunk)
+        yield chunk
+
+
+def read_until_it_breaks(chunks, seen):
+    with contextlib.suppress(openai.APIError, httpx2.TransportError):
+        collect(remember(chunks, seen))
+
+
+def main():
+    need_aplomb()
+    return run_cases()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
