@@ -1,17 +1,19 @@
 //! A model provider that fails on purpose.
 //!
-//! Faultlab answers chat requests from a script: it replies, calls tools, throttles, hangs, resets the connection or
-//! breaks off in mid-sentence, exactly where the script says and the same way every time. It renders the providers'
-//! protocols by itself, from their public documentation, and so knows nothing of Aplomb's other crates: a mistake in
-//! one of their codecs cannot hide behind the same mistake here.
+//! Faultlab answers chat requests from a script: it replies, calls tools, throttles, hangs, resets the
+//! connection or breaks off in mid-sentence, exactly where the script says and the same way every time. It
+//! renders the providers' protocols by itself, from their public documentation, and so knows nothing of
+//! Aplomb's other crates: a mistake in one of their codecs cannot hide behind the same mistake here.
 //!
 //! Two modules:
 //!
-//! - [`script`]: the scenario language and the engine that turns a request into a [`script::Plan`], which is plain
-//!   data. No sockets, no clocks, no runtime; an in-process mock can play a plan as exactly as a server can.
+//! - [`script`]: the scenario language and the engine that turns a request into a [`script::Plan`], which is
+//!   plain data. No sockets, no clocks, no runtime; an in-process mock can play a plan as exactly as a server
+//!   can.
 //! - [`server`] (feature `server`): the raw-TCP server that plays plans over HTTP/1.1, byte for byte.
 //!
-//! A script is JSON. This one throttles, cuts the second answer off, calls a tool and then reports its result:
+//! A script is JSON. This one throttles, cuts the second answer off, calls a tool and then reports its
+//! result:
 //!
 //! ```
 //! use aplomb_faultlab::script::{Engine, Request, Script};
@@ -23,7 +25,8 @@
 //!                                "body": { "error": { "message": "slow down" } } } } },
 //!         { "reply": { "message": { "text": "Let me think" } },
 //!           "fault": { "cut": { "after_events": 3, "by": "reset" } } },
-//!         { "reply": { "message": { "tool_calls": [ { "name": "calc", "arguments": { "expression": "{{sum}}" } } ] } } },
+//!         { "reply": { "message": { "tool_calls": [
+//!             { "name": "calc", "arguments": { "expression": "{{sum}}" } } ] } } },
 //!         { "reply": { "message": { "text": "The answer is {{tool_result}}." } } }
 //!     ]
 //! }"#)?;

@@ -1,4 +1,12 @@
 //! The engine as an in-process mock uses it: places in the script, keys, templates, refusals, plans as data.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test fails by panicking; clippy's own exception stops at the helpers"
+)]
 
 use std::time::Duration;
 
@@ -104,11 +112,13 @@ fn a_refused_request_uses_no_step_but_has_a_number() {
     let engine = letters("stop");
     let lost = engine.plan("k", &Request::new("/v1/responses", "{}"));
     assert_eq!((lost.step, response(lost.clone()).status), (None, 404));
-    let error = json!({ "error": { "message": "Invalid URL (/v1/responses): faultlab serves */chat/completions.",
+    let error = json!({ "error": {
+        "message": "Invalid URL (/v1/responses): faultlab serves */chat/completions.",
         "type": "invalid_request_error", "param": null, "code": null } });
     assert_eq!(body(lost), error);
-    let unanswered = json!({ "messages": [ { "role": "user", "content": "hi" },
-        { "role": "assistant", "tool_calls": [ { "id": "c", "function": { "name": "f", "arguments": "{}" } } ] } ] });
+    let calls = json!([ { "id": "c", "function": { "name": "f", "arguments": "{}" } } ]);
+    let unanswered = json!({ "messages": [
+        { "role": "user", "content": "hi" }, { "role": "assistant", "tool_calls": calls } ] });
     let refused = ask(&engine, "k", &unanswered);
     assert_eq!((refused.step, response(refused.clone()).status), (None, 400));
 

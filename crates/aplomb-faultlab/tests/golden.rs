@@ -1,8 +1,16 @@
 //! What a client reads, byte for byte, for every fault, streamed and plain.
 //!
-//! The expected bytes are written from the specifications: RFC 9112 for heads, chunks (7.1: the size in hexadecimal,
-//! CRLF, the data, CRLF; the last chunk has size 0) and incomplete bodies (8), WHATWG HTML 9.2 for events, and OpenAI's
-//! API reference for their content.
+//! The expected bytes are written from the specifications: RFC 9112 for heads, chunks (7.1: the size in
+//! hexadecimal, CRLF, the data, CRLF; the last chunk has size 0) and incomplete bodies (8), WHATWG HTML 9.2
+//! for events, and OpenAI's API reference for their content.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test fails by panicking; clippy's own exception stops at the helpers"
+)]
 
 mod raw;
 
@@ -18,27 +26,65 @@ const STREAM_HEAD: &str = "HTTP/1.1 200 \r\n\
     x-request-id: req_faultlab_1\r\n\
     transfer-encoding: chunked\r\n\r\n";
 
+/// An event with these fields after those that all have in common.
+macro_rules! event {
+    ($($fields:expr),*) => {
+        concat!(
+            r#"data: {"id":"chatcmpl-faultlab-1","object":"chat.completion.chunk","#,
+            r#""created":1700000000,"model":"m","#,
+            $($fields,)*
+            "}\n\n"
+        )
+    };
+}
+
+/// An event with this delta and finish reason.
+macro_rules! delta {
+    ($delta:expr, $reason:expr) => {
+        event!(
+            r#""choices":[{"index":0,"delta":"#,
+            $delta,
+            r#","finish_reason":"#,
+            $reason,
+            "}]"
+        )
+    };
+}
+
+/// The delta that begins a call.
+macro_rules! call {
+    ($index:expr, $id:expr, $name:expr) => {
+        concat!(
+            r#"{"tool_calls":[{"index":"#,
+            $index,
+            r#","id":""#,
+            $id,
+            r#"","type":"function","#,
+            r#""function":{"name":""#,
+            $name,
+            r#"","arguments":""}}]}"#
+        )
+    };
+}
+
+/// The delta that continues a call's arguments (escaped for JSON).
+macro_rules! arguments {
+    ($index:expr, $fragment:expr) => {
+        concat!(
+            r#"{"tool_calls":[{"index":"#,
+            $index,
+            r#","function":{"arguments":""#,
+            $fragment,
+            r#""}}]}"#
+        )
+    };
+}
+
 // The events of "Hello you": a role, two words, a finish reason, the end.
-const ROLE: &str = concat!(
-    r#"data: {"id":"chatcmpl-faultlab-1","object":"chat.completion.chunk","created":1700000000,"model":"m","#,
-    r#""choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
-    "\n\n"
-);
-const HELLO: &str = concat!(
-    r#"data: {"id":"chatcmpl-faultlab-1","object":"chat.completion.chunk","created":1700000000,"model":"m","#,
-    r#""choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}"#,
-    "\n\n"
-);
-const YOU: &str = concat!(
-    r#"data: {"id":"chatcmpl-faultlab-1","object":"chat.completion.chunk","created":1700000000,"model":"m","#,
-    r#""choices":[{"index":0,"delta":{"content":" you"},"finish_reason":null}]}"#,
-    "\n\n"
-);
-const STOP: &str = concat!(
-    r#"data: {"id":"chatcmpl-faultlab-1","object":"chat.completion.chunk","created":1700000000,"model":"m","#,
-    r#""choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
-    "\n\n"
-);
+const ROLE: &str = delta!(r#"{"role":"assistant","content":""}"#, "null");
+const HELLO: &str = delta!(r#"{"content":"Hello"}"#, "null");
+const YOU: &str = delta!(r#"{"content":" you"}"#, "null");
+const STOP: &str = delta!("{}", r#""stop""#);
 const DONE: &str = "data: [DONE]\n\n";
 const LAST_CHUNK: &str = "0\r\n\r\n";
 
@@ -108,7 +154,8 @@ async fn without_a_fault_a_plain_answer_is_one_document() {
     client.expect_silence();
 }
 
-/// One chunk spelt out to the last byte, so that the helper above cannot be wrong in the same way as the server.
+/// One chunk spelt out to the last byte, so that the helper above cannot be wrong in the same way as the
+/// server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunk_is_its_size_in_hexadecimal_and_its_bytes() {
     let server =
@@ -129,64 +176,39 @@ async fn usage_comes_in_a_chunk_of_its_own_when_asked_for() {
     .await;
     let request = r#"{"model":"m","stream":true,"stream_options":{"include_usage":true},
         "messages":[{"role":"user","content":"hi"}]}"#;
-    let head = r#"data: {"id":"chatcmpl-faultlab-1","object":"chat.completion.chunk","created":1700000000,"model":"m","#;
-    let role = head.to_owned()
-        + r#""choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#
-        + "\n\n";
-    let text = head.to_owned()
-        + r#""choices":[{"index":0,"delta":{"content":"A"},"finish_reason":null}],"usage":null}"#
-        + "\n\n";
-    let reason = head.to_owned()
-        + r#""choices":[{"index":0,"delta":{},"finish_reason":"length"}],"usage":null}"#
-        + "\n\n";
-    let usage = head.to_owned()
-        + r#""choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}"#
-        + "\n\n";
-    ask(&server, request).expect(&(streamed(&[&role, &text, &reason, &usage, DONE]) + LAST_CHUNK));
+    let events = [
+        event!(
+            r#""choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"#,
+            r#""usage":null"#
+        ),
+        event!(r#""choices":[{"index":0,"delta":{"content":"A"},"finish_reason":null}],"usage":null"#),
+        event!(r#""choices":[{"index":0,"delta":{},"finish_reason":"length"}],"usage":null"#),
+        event!(r#""choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}"#),
+        DONE,
+    ];
+    ask(&server, request).expect(&(streamed(&events) + LAST_CHUNK));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_calls_come_in_fragments_after_thinking_and_before_the_reason() {
     let server = start(
         r#"{ "steps": [ { "reply": { "message": { "thinking": "Hm", "tool_calls": [
-             { "name": "calc", "arguments": { "a": "{{input}}" } }, { "id": "x", "name": "f", "arguments": "{" } ]
-           } } } ] }"#,
+             { "name": "calc", "arguments": { "a": "{{input}}" } },
+             { "id": "x", "name": "f", "arguments": "{" } ] } } } ] }"#,
     )
     .await;
-    let event = |delta: &str, reason: &str| {
-        format!(
-            "data: {{\"id\":\"chatcmpl-faultlab-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
-             \"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{reason}}}]}}\n\n"
-        )
-    };
     let events = [
-        event(r#"{"role":"assistant","content":null}"#, "null"),
-        event(r#"{"reasoning_content":"Hm"}"#, "null"),
-        event(
-            r#"{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"calc","arguments":""}}]}"#,
-            "null",
-        ),
+        delta!(r#"{"role":"assistant","content":null}"#, "null"),
+        delta!(r#"{"reasoning_content":"Hm"}"#, "null"),
+        delta!(call!(0, "call_1", "calc"), "null"),
         // The arguments are {"a":"hi"}: ten characters, eight and two.
-        event(
-            r#"{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":\"hi"}}]}"#,
-            "null",
-        ),
-        event(
-            r#"{"tool_calls":[{"index":0,"function":{"arguments":"\"}"}}]}"#,
-            "null",
-        ),
-        event(
-            r#"{"tool_calls":[{"index":1,"id":"x","type":"function","function":{"name":"f","arguments":""}}]}"#,
-            "null",
-        ),
-        event(
-            r#"{"tool_calls":[{"index":1,"function":{"arguments":"{"}}]}"#,
-            "null",
-        ),
-        event("{}", "\"tool_calls\""),
-        DONE.to_owned(),
+        delta!(arguments!(0, r#"{\"a\":\"hi"#), "null"),
+        delta!(arguments!(0, r#"\"}"#), "null"),
+        delta!(call!(1, "x", "f"), "null"),
+        delta!(arguments!(1, "{"), "null"),
+        delta!("{}", r#""tool_calls""#),
+        DONE,
     ];
-    let events: Vec<&str> = events.iter().map(String::as_str).collect();
     ask(&server, STREAMED).expect(&(streamed(&events) + LAST_CHUNK));
 }
 
@@ -340,20 +362,23 @@ async fn a_stalled_answer_stops_and_stays_open() {
 async fn a_bare_http_answer_is_sent_as_it_stands_even_to_a_streaming_request() {
     let server = start(
         r#"{ "at_end": "restart", "steps": [
-            { "reply": { "http": { "status": 429, "headers": { "Retry-After": "1" }, "body": { "error": 1 } } } },
-            { "reply": { "http": { "status": 502, "headers": { "content-type": "text/html" }, "body": "<h1>" } } },
+            { "reply": { "http": { "status": 429, "headers": { "Retry-After": "1" },
+                                   "body": { "error": 1 } } } },
+            { "reply": { "http": { "status": 502, "headers": { "content-type": "text/html" },
+                                   "body": "<h1>" } } },
             { "reply": { "http": { "status": 503 } } },
             { "reply": { "http": { "status": 204, "headers": { "x-request-id": "mine" } } } } ] }"#,
     )
     .await;
     let mut client = ask(&server, STREAMED);
     client.expect(
-        "HTTP/1.1 429 \r\nretry-after: 1\r\ncontent-type: application/json\r\nx-request-id: req_faultlab_1\r\n\
-         content-length: 11\r\n\r\n{\"error\":1}",
+        "HTTP/1.1 429 \r\nretry-after: 1\r\ncontent-type: application/json\r\n\
+         x-request-id: req_faultlab_1\r\ncontent-length: 11\r\n\r\n{\"error\":1}",
     );
     client.post(STREAMED);
     client.expect(
-        "HTTP/1.1 502 \r\ncontent-type: text/html\r\nx-request-id: req_faultlab_2\r\ncontent-length: 4\r\n\r\n<h1>",
+        "HTTP/1.1 502 \r\ncontent-type: text/html\r\nx-request-id: req_faultlab_2\r\n\
+         content-length: 4\r\n\r\n<h1>",
     );
     client.post(STREAMED);
     client.expect("HTTP/1.1 503 \r\nx-request-id: req_faultlab_3\r\ncontent-length: 0\r\n\r\n");
@@ -368,8 +393,8 @@ async fn a_bare_http_answer_can_be_cut_too() {
              "fault": { "cut": { "after_events": 0, "by": "reset" } } } ] }"#,
     )
     .await;
-    let expected = "HTTP/1.1 500 \r\ncontent-type: text/plain; charset=utf-8\r\nx-request-id: req_faultlab_1\r\n\
-        content-length: 5\r\n\r\nab";
+    let expected = "HTTP/1.1 500 \r\ncontent-type: text/plain; charset=utf-8\r\n\
+        x-request-id: req_faultlab_1\r\ncontent-length: 5\r\n\r\nab";
     assert_eq!(
         ask(&server, STREAMED).read_to_end(),
         (expected.to_owned(), Ending::Reset)

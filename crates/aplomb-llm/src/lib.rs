@@ -1,1 +1,21 @@
-//! Placeholder
+//! Model providers: what goes over the wire, and how it comes back as one reply or one failure.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`sse`] | bytes to server-sent events |
+//! | [`wire`] | one pure codec per protocol |
+//! | [`transport`] | one HTTP exchange, and the kind of its fault |
+//! | [`mock`] | the same exchange, scripted, without a network |
+//! | [`provider`] | one attempt at a model, with its clocks |
+//!
+//! Knows nothing of runs, retries, tools or sessions: an attempt that failed is reported, never repeated.
+
+mod clocks;
+pub mod mock;
+pub mod provider;
+pub mod sse;
+pub mod transport;
+pub mod wire;
+
+pub use clocks::Timeouts;
+pub use provider::{Answer, AttemptFailed, Model, ModelConfig, ModelRequest, StreamMode};

@@ -258,6 +258,22 @@ impl Failure {
         self
     }
 
+    /// Removes a secret that has no telling form. Very short words are left: they would take the text apart.
+    pub fn remove_secret(&mut self, secret: &str) {
+        const SHORTEST: usize = 6;
+        if secret.len() < SHORTEST {
+            return;
+        }
+        let texts = [&mut self.body]
+            .into_iter()
+            .chain(self.provider_error.message.as_mut())
+            .chain(self.transport.as_mut().map(|fault| &mut fault.text))
+            .chain(self.headers.values_mut());
+        for text in texts.filter(|text| text.contains(secret)) {
+            *text = text.replace(secret, redact::MARK);
+        }
+    }
+
     /// True where nothing in the failure says what went wrong: no status that does, no provider's word, no text.
     /// Almost always a stream that broke before a structured body arrived.
     pub fn is_wordless(&self) -> bool {

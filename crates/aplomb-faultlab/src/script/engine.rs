@@ -1,5 +1,5 @@
-//! Turns requests into plans: keeps the place in the script, asks the protocol to read the request and render the
-//! reply, and the fault to spoil it. Knows no protocol's details and plays nothing.
+//! Turns requests into plans: keeps the place in the script, asks the protocol to read the request and render
+//! the reply, and the fault to spoil it. Knows no protocol's details and plays nothing.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,12 +69,12 @@ impl Engine {
 
     /// What happens after this request.
     ///
-    /// Every `key` goes through the script on its own, so that several runs can share an engine without taking each
-    /// other's answers.
+    /// Every `key` goes through the script on its own, so that several runs can share an engine without
+    /// taking each other's answers.
     ///
-    /// The path must end in `/chat/completions` and the body must be a request that OpenAI would read: JSON, with
-    /// messages, every tool result after its call and every call with its result. Otherwise the answer is the error
-    /// that OpenAI would give, and no step is used.
+    /// The path must end in `/chat/completions` and the body must be a request that OpenAI would read: JSON,
+    /// with messages, every tool result after its call and every call with its result. Otherwise the answer
+    /// is the error that OpenAI would give, and no step is used.
     pub fn plan(&self, key: &str, request: &Request) -> Plan {
         let number = self.count_request();
         let chat = match openai_chat::read(request) {
@@ -118,25 +118,18 @@ impl Engine {
         };
         let steps = &self.script.steps;
         let served_in_all: u64 = steps.iter().map(|step| u64::from(step.repeat)).sum();
-        let mut place = match self.script.at_end {
-            _ if asked_before < served_in_all => asked_before,
-            AtEnd::RepeatLast => served_in_all.saturating_sub(1),
-            AtEnd::Restart => asked_before.checked_rem(served_in_all).unwrap_or(0),
-            AtEnd::Stop => {
-                return Err(Rejection::script_ended(
-                    steps.len(),
-                    served_in_all,
-                    asked_before + 1,
-                ));
-            }
+        let place = match self.script.at_end {
+            AtEnd::Stop => asked_before,
+            AtEnd::RepeatLast => asked_before.min(served_in_all.saturating_sub(1)),
+            AtEnd::Restart => asked_before % served_in_all.max(1),
         };
+        let mut served = 0;
         for (index, step) in steps.iter().enumerate() {
-            match place.checked_sub(u64::from(step.repeat)) {
-                Some(rest) => place = rest,
-                None => return Ok((index, step)),
+            served += u64::from(step.repeat);
+            if place < served {
+                return Ok((index, step));
             }
         }
-        // Not reached: `place` is below the sum that the loop takes from it. Ending is the answer that cannot mislead.
         Err(Rejection::script_ended(
             steps.len(),
             served_in_all,

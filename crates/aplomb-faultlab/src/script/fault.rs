@@ -17,7 +17,8 @@ pub(super) struct Whole {
 
 /// The body of a whole answer, in the two shapes that faults tell apart.
 pub(super) enum Body {
-    /// Events. `content` is what the model says, `terminal` why it ended and at what cost, `done` the protocol's last word.
+    /// Events. `content` is what the model says, `terminal` why it ended and at what cost, `done` the
+    /// protocol's last word.
     Stream {
         content: Vec<Bytes>,
         terminal: Vec<Bytes>,
@@ -28,7 +29,8 @@ pub(super) enum Body {
     Plain { body: Bytes, unfinished: Bytes },
 }
 
-/// A comment line of server-sent events, which a client ignores (WHATWG HTML, 9.2.6: lines that start with a colon).
+/// A comment line of server-sent events, which a client ignores (WHATWG HTML, 9.2.6: lines that start with a
+/// colon).
 const PING: &[u8] = b": ping\n\n";
 
 /// The answer with its fault.

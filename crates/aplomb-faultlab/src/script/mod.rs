@@ -1,11 +1,11 @@
 //! The scenario language: what the provider answers, request by request, and what goes wrong on the way.
 //!
-//! Plain data and pure functions. Knows no socket, no clock and no runtime, and no other crate of ours: the server
-//! and any in-process mock play what [`Engine::plan`] returns.
+//! Plain data and pure functions. Knows no socket, no clock and no runtime, and no other crate of ours: the
+//! server and any in-process mock play what [`Engine::plan`] returns.
 //!
-//! The types of this file *are* the JSON that people write; a field's name and meaning here are its name and meaning
-//! there. Unknown fields are refused everywhere. [`Script::from_json`] is the usual way in; see the crate's
-//! documentation for a whole script.
+//! The types of this file *are* the JSON that people write; a field's name and meaning here are its name and
+//! meaning there. Unknown fields are refused everywhere. [`Script::from_json`] is the usual way in; see the
+//! crate's documentation for a whole script.
 
 mod engine;
 mod fault;
@@ -30,8 +30,8 @@ pub use validate::ScriptError;
 #[non_exhaustive]
 pub struct Script {
     /// Names for what a request said: each is a regular expression, searched for in the text of the last user
-    /// message. The value is group 1 where the expression has one that took part in the match, else the whole match,
-    /// without surrounding white space. Texts use it as `{{name}}`.
+    /// message. The value is group 1 where the expression has one that took part in the match, else the whole
+    /// match, without surrounding white space. Texts use it as `{{name}}`.
     ///
     /// Names consist of ASCII letters, digits and `_`; `input` and `tool_result` are taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -48,8 +48,8 @@ pub struct Script {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AtEnd {
-    /// HTTP 400 with an error that says how many steps there were and which request this was. A client that asks
-    /// more often than its test expects should hear of it.
+    /// HTTP 400 with an error that says how many steps there were and which request this was. A client that
+    /// asks more often than its test expects should hear of it.
     #[default]
     Stop,
     /// The last step, again and again.
@@ -85,8 +85,8 @@ fn once() -> u32 {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reply {
-    /// A bare HTTP answer, sent as it stands: errors of the provider, pages of a gateway. Never streamed, whatever
-    /// the request asked for.
+    /// A bare HTTP answer, sent as it stands: errors of the provider, pages of a gateway. Never streamed,
+    /// whatever the request asked for.
     Http(HttpReply),
     /// A message of the model, rendered in the protocol of the request, streamed if the request asks for it.
     Message(Message),
@@ -99,22 +99,24 @@ pub enum Reply {
 pub struct HttpReply {
     /// The status, 200 to 599.
     pub status: u16,
-    /// Headers to send. They replace faultlab's own of the same name (`content-type`, `x-request-id`), but for
-    /// `content-length` and `transfer-encoding`, which are refused: how a body ends is for [`Fault`] to say.
+    /// Headers to send. They replace faultlab's own of the same name (`content-type`, `x-request-id`), but
+    /// for `content-length` and `transfer-encoding`, which are refused: how a body ends is for [`Fault`] to
+    /// say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The body: a string is sent as it is (as `text/plain`), any other JSON as JSON (as `application/json`), nothing
-    /// or `null` as an empty body.
+    /// The body: a string is sent as it is (as `text/plain`), any other JSON as JSON (as `application/json`),
+    /// nothing or `null` as an empty body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
 }
 
 /// A message of the model. Everything is optional: `{}` is a model that finishes without a word.
 ///
-/// `text`, `thinking` and the strings inside tool arguments are templates. `{{input}}` is the text of the last user
-/// message, `{{tool_result}}` the content of the last tool message after it, and each of [`Script::captures`] has its
-/// name. A name that has no value in a conversation shows as `[no name]`, so that a test which reads the text sees it.
-/// A `{{` that no `}}` follows is plain text, and values are not expanded again.
+/// `text`, `thinking` and the strings inside tool arguments are templates. `{{input}}` is the text of the
+/// last user message, `{{tool_result}}` the content of the last tool message after it, and each of
+/// [`Script::captures`] has its name. A name that has no value in a conversation shows as `[no name]`, so
+/// that a test which reads the text sees it. A `{{` that no `}}` follows is plain text, and values are not
+/// expanded again.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -131,12 +133,12 @@ pub struct Message {
     /// Why the model ended, verbatim; `tool_calls` if it called any, else `stop`, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
-    /// The token counts to report. If not given: a quarter of the characters, rounded up, which is rough but the
-    /// same every time.
+    /// The token counts to report. If not given: a quarter of the characters, rounded up, which is rough but
+    /// the same every time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Characters of text, thinking and tool arguments per event of a stream, at least 1. If not given, text and
-    /// thinking go one word per event, and tool arguments eight characters per event.
+    /// Characters of text, thinking and tool arguments per event of a stream, at least 1. If not given, text
+    /// and thinking go one word per event, and tool arguments eight characters per event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_chars: Option<usize>,
     /// Milliseconds between one event of a stream and the next.
@@ -148,13 +150,14 @@ pub struct Message {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The call's id. If not given: `call_1`, `call_2`, … counting on from the calls already in the conversation.
+    /// The call's id. If not given: `call_1`, `call_2`, … counting on from the calls already in the
+    /// conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
-    /// The arguments: an object, whose strings are templates; or a string, which is sent exactly as it is, for a
-    /// model that writes broken JSON. `{}` if not given.
+    /// The arguments: an object, whose strings are templates; or a string, which is sent exactly as it is,
+    /// for a model that writes broken JSON. `{}` if not given.
     #[serde(default = "no_arguments")]
     pub arguments: Value,
 }
@@ -176,13 +179,14 @@ pub struct Usage {
 
 /// What goes wrong with an answer.
 ///
-/// *Streamed* is what a [`Reply::Message`] is when the request asks for a stream; everything else is *plain*, a
-/// [`Reply::Http`] always.
+/// *Streamed* is what a [`Reply::Message`] is when the request asks for a stream; everything else is *plain*,
+/// a [`Reply::Http`] always.
 ///
-/// `after_events` counts the content events of a stream, each an SSE event: the one that names the role is the
-/// first, then come thinking, text and tool calls. A number past the last of them means all of them; the event that
-/// carries the finish reason, the usage and `[DONE]` are never sent. A plain answer has no events and ignores the
-/// number: where a stream breaks after so many events, a plain body breaks after half its bytes, rounded down.
+/// `after_events` counts the content events of a stream, each an SSE event: the one that names the role is
+/// the first, then come thinking, text and tool calls. A number past the last of them means all of them:
+/// an answer with such a fault never has the events with the finish reason and the usage, nor `[DONE]`. A
+/// plain answer has no events and ignores the number: where a stream breaks after so many events, a plain
+/// body breaks after half its bytes, rounded down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -195,8 +199,8 @@ pub enum Fault {
     Silence,
     /// The connection dies in the body.
     ///
-    /// Streamed: `after_events` events, then the end of the connection where the next chunk would begin. Plain: the
-    /// headers with the whole `content-length`, half the body, then the end.
+    /// Streamed: `after_events` events, then the end of the connection where the next chunk would begin.
+    /// Plain: the headers with the whole `content-length`, half the body, then the end.
     Cut {
         /// Content events before the cut.
         after_events: usize,
@@ -213,19 +217,19 @@ pub enum Fault {
     },
     /// An error arrives in the body of an answer that began as a success; then the body ends cleanly.
     ///
-    /// Streamed: `after_events` events, then the error as an event. Plain: status 200 and the error as its body.
-    /// Needs a message.
+    /// Streamed: `after_events` events, then the error as an event. Plain: status 200 and the error as its
+    /// body. Needs a message.
     ErrorEvent {
         /// Content events before the error.
         after_events: usize,
-        /// The error. A string is the event's data as it is; any other JSON is sent as JSON. The empty string is an
-        /// event of type `error` with empty data, and an empty body if plain.
+        /// The error. A string is the event's data as it is; any other JSON is sent as JSON. The empty string
+        /// is an event of type `error` with empty data, and an empty body if plain.
         body: Value,
     },
     /// The connection is kept alive and nothing more is said, for as long as the client stays.
     ///
-    /// Streamed: `after_events` events, then the SSE comment `: ping` every `every_ms`. Plain: the headers, then a
-    /// space (white space before a JSON value, as some gateways send it) every `every_ms`.
+    /// Streamed: `after_events` events, then the SSE comment `: ping` every `every_ms`. Plain: the headers,
+    /// then a space (white space before a JSON value, as some gateways send it) every `every_ms`.
     Pings {
         /// Content events before the first ping.
         after_events: usize,
@@ -248,7 +252,8 @@ pub enum Fault {
 pub enum CutBy {
     /// In order, as TCP sees it: the client reads the end of the file too early.
     Fin,
-    /// By a reset: the client's read fails.
+    /// By a reset: the client's read fails. Bytes that a slow client has not read by then may be lost to it,
+    /// as with any reset.
     Reset,
 }
 
@@ -274,8 +279,8 @@ impl Script {
         Ok(script)
     }
 
-    /// Checks what types cannot: at least one step, expressions that compile, templates that use known names, numbers
-    /// in range, faults that fit their replies.
+    /// Checks what types cannot: at least one step, expressions that compile, templates that use known names,
+    /// numbers in range, faults that fit their replies.
     ///
     /// [`Script::from_json`] and [`Engine::new`] do this themselves. It is here for a script that came inside
     /// another document and whose mistakes should be reported with that document.

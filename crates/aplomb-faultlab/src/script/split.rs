@@ -1,7 +1,7 @@
 //! Cuts a text into the pieces that a stream sends. Knows nothing of events or protocols.
 
-/// Cuts `text` into words, each with the white space before it, as the tokens of most models are cut. White space at
-/// the end is a piece of its own. The pieces in order are exactly the text; an empty text has none.
+/// Cuts `text` into words, each with the white space before it, as the tokens of most models are cut. White
+/// space at the end is a piece of its own. The pieces in order are exactly the text; an empty text has none.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut in_word = true;

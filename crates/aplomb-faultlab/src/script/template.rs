@@ -75,8 +75,8 @@ impl Captures {
 pub(super) struct Values(BTreeMap<String, String>);
 
 impl Values {
-    /// The template with its values. A name without one shows as `[no name]`: an empty string would let an answer
-    /// look finished that never saw what it was to repeat.
+    /// The template with its values. A name without one shows as `[no name]`: an empty string would let an
+    /// answer look finished that never saw what it was to repeat.
     pub(super) fn fill(&self, template: &str) -> String {
         let mut text = String::with_capacity(template.len());
         for piece in pieces(template) {

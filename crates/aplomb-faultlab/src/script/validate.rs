@@ -1,5 +1,5 @@
-//! Checks a script before it is played, so that a mistake in it is an error about the script and not a riddle in a
-//! run. Knows the language of scripts; renders nothing.
+//! Checks a script before it is played, so that a mistake in it is an error about the script and not a riddle
+//! in a run. Knows the language of scripts; renders nothing.
 
 use std::collections::BTreeMap;
 
@@ -222,7 +222,8 @@ fn is_empty(body: Option<&Value>) -> bool {
     body.is_none_or(|body| body.is_null() || body.as_str() == Some(""))
 }
 
-/// 204 and 304 end with their head (RFC 9110, sections 15.3.5 and 15.4.5). The 1xx are no final answers and refused.
+/// 204 and 304 end with their head (RFC 9110, sections 15.3.5 and 15.4.5). The 1xx are no final answers and
+/// refused.
 fn has_no_body(status: u16) -> bool {
     matches!(status, 204 | 304)
 }
@@ -257,7 +258,8 @@ mod tests {
             "{error}"
         );
         let error = mistake(
-            r#"{ "steps": [ { "reply": { "message": {} }, "fault": { "stall": { "after_events": 1, "x": 1 } } } ] }"#,
+            r#"{ "steps": [ { "reply": { "message": {} },
+                 "fault": { "stall": { "after_events": 1, "x": 1 } } } ] }"#,
         );
         assert!(error.starts_with("steps[0].fault.stall"), "{error}");
     }
@@ -270,7 +272,8 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_with_the_known_ones() {
         let script = r#"{ "captures": { "sum": "[0-9]+" },
-            "steps": [ { "reply": { "message": {} } }, { "reply": { "message": { "text": "{{total}}" } } } ] }"#;
+            "steps": [ { "reply": { "message": {} } },
+                       { "reply": { "message": { "text": "{{total}}" } } } ] }"#;
         assert_eq!(
             mistake(script),
             "steps[1].reply.message.text: {{total}} is not a name; expected one of input, tool_result, sum"
@@ -294,7 +297,8 @@ mod tests {
     fn captures_must_compile_and_leave_the_built_in_names_alone() {
         let with = |name: &str, source: &str| {
             mistake(&format!(
-                r#"{{ "captures": {{ "{name}": "{source}" }}, "steps": [ {{ "reply": {{ "message": {{}} }} }} ] }}"#
+                r#"{{ "captures": {{ "{name}": "{source}" }},
+                      "steps": [ {{ "reply": {{ "message": {{}} }} }} ] }}"#
             ))
         };
         assert!(with("e", "(").starts_with("captures.e: expected a regular expression, but "));
@@ -323,7 +327,8 @@ mod tests {
     fn headers_that_would_break_the_framing_are_refused() {
         let header = |header: &str| {
             mistake(&format!(
-                r#"{{ "steps": [ {{ "reply": {{ "http": {{ "status": 200, "headers": {{ {header} }} }} }} }} ] }}"#
+                r#"{{ "steps": [ {{ "reply": {{ "http": {{
+                      "status": 200, "headers": {{ {header} }} }} }} }} ] }}"#
             ))
         };
         assert!(header(r#""Content-Length": "3""#).starts_with("steps[0].reply.http.headers.Content-Length"));

@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection from the server's side: reads requests, writes heads and bodies, and ends in the ways TCP
-//! knows. Knows no script and no log.
+//! One HTTP/1.1 connection from the server's side: reads requests, writes heads and bodies, and ends in the
+//! ways TCP knows. Knows no script and no log.
 //!
 //! Section numbers are of RFC 9112 (HTTP/1.1) if nothing else is said.
 
@@ -236,7 +236,8 @@ impl Connection {
         }
     }
 
-    /// Writes a head. The reason phrase stays empty, which section 4 allows and clients are told to ignore anyway.
+    /// Writes a head. The reason phrase stays empty, which section 4 allows and clients are told to ignore
+    /// anyway.
     pub(super) async fn write_head(
         &mut self,
         status: u16,
@@ -289,8 +290,8 @@ impl Connection {
         self.write_json(status, error.to_string().as_bytes()).await
     }
 
-    /// Closes in order. What the client still sends is read, as the kernel would answer it with a reset otherwise,
-    /// and that could overtake the last bytes of an answer (section 9.6).
+    /// Closes in order. What the client still sends is read, as the kernel would answer it with a reset
+    /// otherwise, and that could overtake the last bytes of an answer (section 9.6).
     pub(super) async fn close(mut self) {
         if self.socket.shutdown().await.is_ok() {
             // However this ends, the connection ends with it.

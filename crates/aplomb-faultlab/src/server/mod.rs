@@ -1,8 +1,8 @@
-//! Plays scripts over HTTP/1.1, byte for byte, on a TCP socket of its own, so that a client meets real resets, real
-//! silence and real half-sent bodies.
+//! Plays scripts over HTTP/1.1, byte for byte, on a TCP socket of its own, so that a client meets real
+//! resets, real silence and real half-sent bodies.
 //!
-//! Knows HTTP's framing and TCP's ways to end; what is answered is the [`Plan`](crate::script::Plan)'s business, and
-//! no protocol of a model is known here.
+//! Knows HTTP's framing and TCP's ways to end; what is answered is the [`Plan`](crate::script::Plan)'s
+//! business, and no protocol of a model is known here.
 //!
 //! A second port controls it, for tests in other processes and other languages:
 //!
@@ -92,8 +92,8 @@ impl FaultServer {
     ///
     /// # Errors
     ///
-    /// If an address cannot be bound; with [`io::ErrorKind::InvalidInput`] and the [`ScriptError`] inside if the
-    /// script is not valid.
+    /// If an address cannot be bound; with [`io::ErrorKind::InvalidInput`] and the [`ScriptError`] inside if
+    /// the script is not valid.
     pub async fn start_on(
         script: Script,
         addr: impl Into<SocketAddr>,
@@ -136,7 +136,8 @@ impl FaultServer {
 
     /// The requests so far, in the order in which their heads had arrived.
     ///
-    /// A request is here before its answer begins; its body and step are, too, unless the body is still on its way.
+    /// A request is here before its answer begins; its body and step are, too, unless the body is still on
+    /// its way.
     #[must_use]
     pub fn requests(&self) -> Vec<LoggedRequest> {
         self.state.requests()
@@ -148,8 +149,8 @@ impl FaultServer {
         self.state.request_count()
     }
 
-    /// Plays this script from its first step, with an empty log. Answers under way are played to their end, and
-    /// requests whose head has arrived still belong to the old script.
+    /// Plays this script from its first step, with an empty log. Answers under way are played to their end,
+    /// and requests whose head has arrived still belong to the old script.
     ///
     /// # Errors
     ///

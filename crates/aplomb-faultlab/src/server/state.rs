@@ -1,5 +1,5 @@
-//! The script being played and the requests seen, behind one lock, so that a reset takes both and a request belongs
-//! to one side of it. Knows no sockets.
+//! The script being played and the requests seen, behind one lock, so that a reset takes both and a request
+//! belongs to one side of it. Knows no sockets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -125,7 +125,8 @@ impl State {
         session.engine = Arc::new(engine);
     }
 
-    /// Nothing is left half done where a holder of this lock could panic, so a poisoned one is as good as any.
+    /// Nothing is left half done where a holder of this lock could panic, so a poisoned one is as good as
+    /// any.
     fn session(&self) -> MutexGuard<'_, Session> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }

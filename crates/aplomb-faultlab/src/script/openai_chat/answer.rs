@@ -1,9 +1,9 @@
 //! Renders a message as Chat Completions sends it, streamed or whole.
 //!
 //! Sources: the API reference's pages "The chat completion object" and "The chat completion chunk object"
-//! (<https://platform.openai.com/docs/api-reference/chat/object>, `…/chat/streaming`), the streaming section of its
-//! function-calling guide (<https://platform.openai.com/docs/guides/function-calling>), and for `reasoning_content`
-//! DeepSeek's guide (<https://api-docs.deepseek.com/guides/reasoning_model>).
+//! (<https://platform.openai.com/docs/api-reference/chat/object>, `…/chat/streaming`), the streaming section
+//! of its function-calling guide (<https://platform.openai.com/docs/guides/function-calling>), and for
+//! `reasoning_content` DeepSeek's guide (<https://api-docs.deepseek.com/guides/reasoning_model>).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::script::{Message, ToolCall};
 /// Faultlab has no clock, and a constant is the same every time.
 const CREATED: u64 = 1_700_000_000;
 
-/// Characters of tool arguments per event, where the script does not say: few enough that a client must assemble.
+/// Characters of tool arguments per event, where the script does not say: few enough that a client must
+/// assemble.
 const ARGUMENT_CHARS: usize = 8;
 
 /// Characters per token, roughly, by OpenAI's rule of thumb for English.
@@ -99,7 +100,8 @@ impl<'a> Completion<'a> {
         }
     }
 
-    /// The role, the thinking, the text, then each call: its id and name first, its arguments in fragments after.
+    /// The role, the thinking, the text, then each call: its id and name first, its arguments in fragments
+    /// after.
     fn content_events(&self, chunk_chars: Option<usize>) -> Vec<Bytes> {
         let pieces = |text: &Option<String>| match (text, chunk_chars) {
             (None, _) => Vec::new(),
@@ -156,7 +158,8 @@ impl<'a> Completion<'a> {
     fn terminal_events(&self) -> Vec<Bytes> {
         let mut events = vec![self.chunk([ChunkChoice::new(NoDelta {}, Some(self.finish_reason))], None)];
         if self.include_usage {
-            // "an additional chunk … before the data: [DONE] message … the choices field will always be an empty array"
+            // "an additional chunk … before the data: [DONE] message … the choices field will always be an
+            // empty array"
             events.push(self.chunk([] as [ChunkChoice<NoDelta>; 0], Some(self.usage)));
         }
         events
@@ -209,7 +212,8 @@ impl<'a> Completion<'a> {
     }
 }
 
-/// The calls with their ids. A call without one gets the next number, past every id that the conversation has.
+/// The calls with their ids. A call without one gets the next number, past every id that the conversation
+/// has.
 fn calls(scripted: &[ToolCall], chat: &Chat, values: &Values) -> Vec<Call> {
     let given = scripted.iter().filter_map(|call| call.id.as_deref());
     let mut taken: BTreeSet<String> = chat

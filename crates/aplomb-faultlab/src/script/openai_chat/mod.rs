@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions, from the provider's side: reads requests, renders answers and errors.
 //!
-//! Written from OpenAI's public API reference (<https://platform.openai.com/docs/api-reference/chat>) and from what
-//! its errors look like in public issue trackers. Knows no script's progress and no fault.
+//! Written from OpenAI's public API reference (<https://platform.openai.com/docs/api-reference/chat>) and
+//! from what its errors look like in public issue trackers. Knows no script's progress and no fault.
 
 mod answer;
 mod request;
@@ -93,8 +93,8 @@ fn json(status: u16, body: Bytes, unfinished: Bytes) -> Whole {
     }
 }
 
-/// Writes one of this module's own types. They are strings, numbers and lists of them, which cannot fail to be
-/// written; should one ever, a client that reads the reason in place of JSON is told loudly enough.
+/// Writes one of this module's own types. They are strings, numbers and lists of them, which cannot fail to
+/// be written; should one ever, a client that reads the reason in place of JSON is told loudly enough.
 fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| error.to_string())
 }

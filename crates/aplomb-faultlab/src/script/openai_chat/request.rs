@@ -83,7 +83,8 @@ impl Content {
 #[derive(Deserialize)]
 struct Call {
     id: String,
-    /// Read only so that a call without a name, or with arguments that are no string, is refused as OpenAI does.
+    /// Read only so that a call without a name, or with arguments that are no string, is refused as OpenAI
+    /// does.
     #[serde(rename = "function")]
     _function: Function,
 }
@@ -152,8 +153,8 @@ impl Chat {
     }
 }
 
-/// Every tool message answers a call of the assistant message before it, and every call is answered before anything
-/// else is said: the two history errors that clients of OpenAI know best (both quoted in
+/// Every tool message answers a call of the assistant message before it, and every call is answered before
+/// anything else is said: the two history errors that clients of OpenAI know best (both quoted in
 /// <https://github.com/sdcb/chats/pull/132>, with the form of `param`).
 fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
     let mut called = BTreeSet::new();
@@ -169,8 +170,8 @@ fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
             };
             if !called.contains(id) {
                 let message = format!(
-                    "A message with role 'tool' must respond to a call in the preceding message with 'tool_calls'; \
-                     there is no call '{id}'."
+                    "A message with role 'tool' must respond to a call in the preceding message with \
+                     'tool_calls'; there is no call '{id}'."
                 );
                 return Err(Rejection::invalid(
                     Some(format!("messages.[{index}].role")),
@@ -198,8 +199,8 @@ fn all_answered(unanswered: &BTreeSet<&str>, index: usize) -> Result<(), Rejecti
     }
     let ids: Vec<&str> = unanswered.iter().copied().collect();
     let message = format!(
-        "An assistant message with 'tool_calls' must be followed by tool messages that respond to each of them. \
-         Calls without a response: {}.",
+        "An assistant message with 'tool_calls' must be followed by tool messages that respond to each of \
+         them. Calls without a response: {}.",
         ids.join(", ")
     );
     Err(Rejection::invalid(
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_last_user_text_is_found_in_strings_and_in_parts() {
-        let parts = json!([{ "type": "text", "text": "a" }, { "type": "image_url", "image_url": { "url": "x" } },
+        let parts = json!([{ "type": "text", "text": "a" }, { "type": "image_url", "image_url": {} },
                            { "type": "text", "text": "b" }]);
         let body = json!({ "model": "m", "messages": [user("first"), { "role": "user", "content": parts }] });
         assert_eq!(chat(&body).unwrap().last_user.as_deref(), Some("ab"));

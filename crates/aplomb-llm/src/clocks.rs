@@ -1,0 +1,97 @@
+//! The clocks of one attempt. The only place here that measures time; time limits are real time, never scaled.
+#![expect(clippy::disallowed_methods, reason = "the transport's clocks are made here")]
+
+use std::future::Future;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aplomb_core::failure::TransportKind;
+use tokio::time::{Instant, timeout_at};
+
+/// `llm.timeouts`: how long an attempt may take, and how long it may do nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// To the connection, TLS included.
+    pub connect: Duration,
+    /// To the answer's first byte; to its last where it is not streamed.
+    pub first_byte: Duration,
+    /// Between two pieces of a streamed answer. Comments and pings are none.
+    pub idle: Duration,
+    /// For the whole attempt.
+    pub attempt: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            attempt: None,
+        }
+    }
+}
+
+/// How long to wait, after the answer is whole, for the counts that may follow it.
+const TRAILER_GRACE: Duration = Duration::from_secs(2);
+
+/// The clocks of one attempt, running since its start.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    started: Instant,
+    attempt: Option<Instant>,
+    /// The clock that runs now.
+    limit: Instant,
+    kind: TransportKind,
+    idle: Duration,
+}
+
+impl Clocks {
+    pub(crate) fn start(timeouts: &Timeouts) -> Clocks {
+        let started = Instant::now();
+        Clocks {
+            started,
+            attempt: timeouts.attempt.map(|attempt| started + attempt),
+            limit: started + timeouts.first_byte,
+            kind: TransportKind::FirstByteTimeout,
+            idle: timeouts.idle,
+        }
+    }
+
+    /// The model has made progress: from here on the idle clock runs.
+    pub(crate) fn progress(&mut self) {
+        self.limit = Instant::now() + self.idle;
+        self.kind = TransportKind::IdleTimeout;
+    }
+
+    /// The answer is whole: what may follow is waited for, but not for long.
+    pub(crate) fn answer_is_whole(&mut self) {
+        self.limit = Instant::now() + self.idle.min(TRAILER_GRACE);
+        self.kind = TransportKind::IdleTimeout;
+    }
+
+    /// Waits for `step`, at most as long as the clocks allow.
+    pub(crate) async fn wait<T>(&self, step: impl Future<Output = T>) -> Result<T, TransportKind> {
+        let (limit, kind) = match self.attempt {
+            Some(attempt) if attempt < self.limit => (attempt, TransportKind::AttemptTimeout),
+            _ => (self.limit, self.kind),
+        };
+        timeout_at(limit, step).await.map_err(|_| kind)
+    }
+
+    /// Since the attempt's start, in ms.
+    pub(crate) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Wall time, in ms of Unix time.
+pub(crate) fn wall_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A scripted pause of the mock, which plays a network and so takes a network's real time.
+pub(crate) async fn pause(pause: Duration) {
+    tokio::time::sleep(pause).await;
+}

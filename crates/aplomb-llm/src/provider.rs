@@ -1,0 +1,407 @@
+//! One attempt at a model: a request out, deltas while they come, and in the end one reply or one failure.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use aplomb_core::Error;
+use aplomb_core::failure::{Anomaly, Failure, Phase, TransportFault, TransportKind};
+use aplomb_core::message::{Block, Delta, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::tool::ToolSpec;
+use aplomb_faultlab::script::Script;
+use futures_util::StreamExt;
+use http::HeaderMap;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::clocks::{Clocks, Timeouts, wall_ms};
+use crate::mock::MockTransport;
+use crate::transport::{Body, HttpTransport, Request, Response, Transport};
+use crate::wire::openai_chat::{self, Decoder, Parameters};
+
+/// The most bytes of an answer that is not streamed.
+const BODY_LIMIT: usize = 64 * 1024 * 1024;
+
+/// The most bytes that are read of an error.
+const ERROR_BODY_LIMIT: usize = 1024 * 1024;
+
+/// Whether answers are streamed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StreamMode {
+    /// Where somebody watches them come.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: whoever watches gets the answer in one piece.
+    Never,
+}
+
+/// What a model is, and how it is reached.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ModelConfig {
+    /// The provider's name, for messages.
+    pub provider: String,
+    /// The model's name.
+    pub model: String,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// 0 to 2.
+    pub temperature: Option<f64>,
+    /// The most tokens of an answer.
+    pub max_tokens: Option<u32>,
+    /// Whether answers are streamed.
+    pub stream: StreamMode,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+}
+
+/// Where a model is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Endpoint {
+    /// Behind HTTP.
+    Http {
+        /// Such as `https://api.openai.com/v1`.
+        api_base: String,
+        /// Sent as a bearer token.
+        api_key: Option<SecretString>,
+        /// Sent with every request; they win over ours.
+        extra_headers: BTreeMap<String, String>,
+        /// Certificates to trust besides the platform's.
+        ca_file: Option<PathBuf>,
+    },
+    /// In a script.
+    Mock(Script),
+}
+
+impl ModelConfig {
+    /// A model with the defaults of everything else.
+    pub fn new(provider: impl Into<String>, model: impl Into<String>, endpoint: Endpoint) -> ModelConfig {
+        ModelConfig {
+            provider: provider.into(),
+            model: model.into(),
+            endpoint,
+            temperature: None,
+            max_tokens: None,
+            stream: StreamMode::Auto,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// What is asked of a model.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelRequest<'a> {
+    /// Whose request it is.
+    pub run_id: &'a str,
+    /// The conversation.
+    pub messages: &'a [Arc<Message>],
+    /// The tools that it may ask for.
+    pub tools: &'a [ToolSpec],
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The answer.
+    pub reply: Reply,
+    /// From the attempt's start to the first piece of the answer, where it was streamed.
+    pub first_delta_ms: Option<u64>,
+}
+
+/// An attempt that failed.
+#[derive(Debug)]
+pub struct AttemptFailed {
+    /// What was seen.
+    pub failure: Box<Failure>,
+    /// What the provider says that was used all the same.
+    pub usage: Option<TokenUsage>,
+    /// Whether some of the answer was handed to somebody.
+    pub delivered: bool,
+}
+
+/// Whoever watches an answer come.
+pub type DeltaSink<'a> = &'a mut (dyn FnMut(&Delta) + Send);
+
+/// A model, ready to be asked.
+pub struct Model {
+    config: ModelConfig,
+    transport: Box<dyn Transport>,
+}
+
+impl Model {
+    /// Makes ready to ask a model. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// `config.validation` if the endpoint is not usable.
+    pub fn new(config: ModelConfig) -> Result<Model, Error> {
+        let transport: Box<dyn Transport> = match &config.endpoint {
+            Endpoint::Http {
+                api_base,
+                api_key,
+                extra_headers,
+                ca_file,
+            } => Box::new(HttpTransport::new(
+                api_base,
+                api_key.as_ref(),
+                extra_headers,
+                config.timeouts.connect,
+                ca_file.as_deref(),
+            )?),
+            Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone())?),
+        };
+        Ok(Model { config, transport })
+    }
+
+    /// What the model is.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Makes one attempt. With a sink, somebody watches: each delta is handed over as it comes.
+    ///
+    /// Dropping the future ends the attempt and closes its connection.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the network, the provider or the answer was wrong with. Nothing was repeated.
+    pub async fn ask(
+        &self,
+        request: ModelRequest<'_>,
+        sink: Option<DeltaSink<'_>>,
+    ) -> Result<Answer, AttemptFailed> {
+        let stream = match self.config.stream {
+            StreamMode::Always => true,
+            StreamMode::Never => false,
+            StreamMode::Auto => sink.is_some(),
+        };
+        let mut attempt = Attempt {
+            clocks: Clocks::start(&self.config.timeouts),
+            sink,
+            usage: None,
+            delivered: false,
+            first_delta_ms: None,
+        };
+        let outcome = match self.request(request, stream) {
+            Ok(request) => attempt.make(&*self.transport, request).await,
+            Err(error) => Err(Failure::transport(
+                Phase::Connect,
+                TransportKind::Request,
+                &error.to_string(),
+            )),
+        };
+        match outcome {
+            Ok(reply) => Ok(Answer {
+                reply,
+                first_delta_ms: attempt.first_delta_ms,
+            }),
+            Err(failure) => Err(AttemptFailed {
+                failure: Box::new(self.completed(failure)),
+                usage: attempt.usage,
+                delivered: attempt.delivered,
+            }),
+        }
+    }
+
+    fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
+        let parameters = Parameters {
+            model: &self.config.model,
+            stream,
+            temperature: self.config.temperature,
+            max_tokens: self.config.max_tokens,
+        };
+        let body = openai_chat::request_body(parameters, request.messages, request.tools)?;
+        Ok(Request {
+            path: openai_chat::PATH,
+            body: body.into(),
+            stream,
+            run_id: request.run_id.to_owned(),
+        })
+    }
+
+    /// The failure with whose it is, and without our key, which some providers repeat in their errors.
+    fn completed(&self, mut failure: Failure) -> Failure {
+        failure.provider.clone_from(&self.config.provider);
+        failure.model.clone_from(&self.config.model);
+        if let Endpoint::Http {
+            api_key,
+            extra_headers,
+            ..
+        } = &self.config.endpoint
+        {
+            for secret in api_key
+                .iter()
+                .map(|key| key.expose_secret())
+                .chain(extra_headers.values().map(String::as_str))
+            {
+                failure.remove_secret(secret);
+            }
+        }
+        failure
+    }
+}
+
+/// An attempt under way.
+struct Attempt<'a> {
+    clocks: Clocks,
+    sink: Option<DeltaSink<'a>>,
+    usage: Option<TokenUsage>,
+    delivered: bool,
+    first_delta_ms: Option<u64>,
+}
+
+impl Attempt<'_> {
+    async fn make(&mut self, transport: &dyn Transport, request: Request) -> Result<Reply, Failure> {
+        let streamed = request.stream;
+        let fault = |fault: TransportFault| Failure::transport(Phase::Connect, fault.kind, &fault.text);
+        let response = match self.clocks.wait(transport.send(request)).await {
+            Ok(sent) => sent.map_err(fault)?,
+            Err(limit) => return Err(timed_out(Phase::Connect, limit)),
+        };
+        let received_at_ms = wall_ms();
+        let Response {
+            status,
+            headers,
+            body,
+        } = response;
+        let seen = |mut failure: Failure| {
+            failure.status = Some(status);
+            failure.received_at_ms = Some(received_at_ms);
+            failure.with_headers(
+                headers
+                    .iter()
+                    .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?))),
+            )
+        };
+        if !(200..300).contains(&status) {
+            // An error whose body breaks off, or is too long, is still the error that its status says.
+            let (body, _) = self.read(body, ERROR_BODY_LIMIT).await;
+            return Err(seen(Failure::status(status, &body)));
+        }
+        let outcome = if streamed && is_event_stream(&headers) {
+            self.read_stream(body).await
+        } else {
+            self.read_whole(body).await
+        };
+        outcome.map_err(seen)
+    }
+
+    /// An answer in one piece. Some servers give one although a stream was asked for.
+    async fn read_whole(&mut self, body: Body) -> Result<Reply, Failure> {
+        let (body, broken) = self.read(body, BODY_LIMIT).await;
+        if let Some(failure) = broken {
+            return Err(failure);
+        }
+        let reply = openai_chat::decode_body(&body).map_err(|(failure, usage)| {
+            self.usage = usage;
+            failure
+        })?;
+        for (index, block) in (0..).zip(&reply.message.content) {
+            if let Some(delta) = whole_delta(index, block) {
+                self.deliver(&delta);
+            }
+        }
+        Ok(reply)
+    }
+
+    async fn read_stream(&mut self, mut body: Body) -> Result<Reply, Failure> {
+        let mut decoder = Decoder::default();
+        let mut began = false;
+        while !decoder.is_done() {
+            let bytes = match self.clocks.wait(body.next()).await {
+                Ok(Some(Ok(bytes))) => bytes,
+                Ok(None) => break,
+                // Nothing that comes after the terminal event can take the answer back but an error that says so.
+                Ok(Some(Err(_))) | Err(_) if decoder.is_terminal() => break,
+                Ok(Some(Err(fault))) => {
+                    return Err(Failure::transport(Phase::MidStream, fault.kind, &fault.text));
+                }
+                Err(limit) => return Err(timed_out(Phase::MidStream, limit)),
+            };
+            let events = decoder.push(&bytes);
+            self.usage = decoder.usage();
+            let events = events?;
+            for event in &events {
+                if let StreamEvent::Delta(delta) = event {
+                    self.first_delta_ms
+                        .get_or_insert_with(|| self.clocks.elapsed_ms());
+                    self.deliver(delta);
+                }
+            }
+            if decoder.is_terminal() {
+                self.clocks.answer_is_whole();
+            } else if !began || !events.is_empty() {
+                self.clocks.progress();
+            }
+            began = true;
+        }
+        decoder.finish()
+    }
+
+    /// As much of a body as comes, at most `limit` bytes, and what went wrong with the rest.
+    async fn read(&self, mut body: Body, limit: usize) -> (Vec<u8>, Option<Failure>) {
+        let mut whole = Vec::new();
+        loop {
+            let broken = match self.clocks.wait(body.next()).await {
+                Ok(None) => return (whole, None),
+                Ok(Some(Ok(bytes))) => {
+                    let room = limit - whole.len();
+                    whole.extend_from_slice(bytes.get(..room).unwrap_or(&bytes));
+                    if bytes.len() <= room {
+                        continue;
+                    }
+                    Failure::anomaly(Phase::Body, Anomaly::TooLarge, b"")
+                }
+                Ok(Some(Err(fault))) => Failure::transport(Phase::Body, fault.kind, &fault.text),
+                Err(limit) => timed_out(Phase::Body, limit),
+            };
+            return (whole, Some(broken));
+        }
+    }
+
+    fn deliver(&mut self, delta: &Delta) {
+        if let Some(sink) = &mut self.sink {
+            sink(delta);
+            self.delivered = true;
+        }
+    }
+}
+
+fn timed_out(phase: Phase, limit: TransportKind) -> Failure {
+    let text = limit
+        .setting()
+        .map(|setting| format!("timed out ({setting})"))
+        .unwrap_or_default();
+    Failure::transport(phase, limit, &text)
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let content_type = headers
+        .get(http::header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| {
+        value
+            .trim_start()
+            .to_ascii_lowercase()
+            .starts_with("text/event-stream")
+    })
+}
+
+/// A block as the one delta that brings it whole.
+fn whole_delta(index: u64, block: &Block) -> Option<Delta> {
+    Some(match block {
+        Block::Text { text } => Delta::Text { text: text.clone() },
+        Block::Thinking { text, .. } => Delta::Thinking { text: text.clone() },
+        Block::ToolCall(call) => Delta::ToolCall {
+            index,
+            id: Some(call.id.clone()),
+            name: Some(call.name.clone()),
+            text: call.arguments.clone(),
+        },
+        _ => return None,
+    })
+}

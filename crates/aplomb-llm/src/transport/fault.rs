@@ -1,0 +1,84 @@
+//! Tells the kind of a transport fault from the chain of its sources.
+
+use std::error::Error as StdError;
+use std::io;
+
+use aplomb_core::failure::{TransportFault, TransportKind};
+use aplomb_core::redact;
+
+/// The fault behind an error of the HTTP client.
+pub(super) fn of(error: reqwest::Error) -> TransportFault {
+    // The URL may hold a key, and says nothing that the config does not.
+    let error = error.without_url();
+    let kind = kind(&error);
+    TransportFault {
+        kind,
+        text: redact::text(&chain_text(&error)),
+    }
+}
+
+fn kind(error: &reqwest::Error) -> TransportKind {
+    if error.is_builder() {
+        return TransportKind::Request;
+    }
+    if error.is_timeout() && error.is_connect() {
+        return TransportKind::ConnectTimeout;
+    }
+    let chain = std::iter::successors(Some(error as &(dyn StdError + 'static)), |error| error.source());
+    if let Some(kind) = chain.filter_map(kind_of_one).last() {
+        return kind;
+    }
+    if error.is_connect() {
+        TransportKind::Connect
+    } else {
+        TransportKind::Other
+    }
+}
+
+/// What one error of the chain says by its type. The deepest one that says anything is right.
+fn kind_of_one(error: &(dyn StdError + 'static)) -> Option<TransportKind> {
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        // An error that wraps another as a source hides it from `source()`.
+        if let Some(kind) = io.get_ref().and_then(|inner| kind_of_one(inner)) {
+            return Some(kind);
+        }
+        return match io.kind() {
+            io::ErrorKind::ConnectionRefused => Some(TransportKind::Refused),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+                Some(TransportKind::Reset)
+            }
+            io::ErrorKind::UnexpectedEof => Some(TransportKind::Closed),
+            _ => None,
+        };
+    }
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return match tls {
+            rustls::Error::InvalidCertificate(_) => Some(TransportKind::Certificate),
+            _ => None,
+        };
+    }
+    // hyper says these by text alone: its `is_incomplete_message` cannot be reached through reqwest.
+    let text = error.to_string();
+    if text.starts_with("connection closed before message completed") {
+        return Some(TransportKind::Closed);
+    }
+    if text.starts_with("dns error") {
+        return Some(TransportKind::Dns);
+    }
+    None
+}
+
+/// The texts of the chain, each once: a text that the one before it already ends with adds nothing.
+fn chain_text(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = error.source();
+    }
+    text
+}

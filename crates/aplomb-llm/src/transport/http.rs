@@ -1,0 +1,156 @@
+//! The transport that sends over the network.
+#![expect(clippy::disallowed_methods, reason = "the one HTTP client is built here")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aplomb_core::error::{Error, codes};
+use aplomb_core::failure::TransportFault;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{Request, Response, Transport, fault};
+
+/// Sends to one endpoint with one key.
+pub struct HttpTransport {
+    client: reqwest::Client,
+    base: String,
+    headers: HeaderMap,
+}
+
+impl HttpTransport {
+    /// A transport to `api_base`, with its own pool of connections.
+    ///
+    /// The client below repeats nothing and follows no redirect: a request that it sent by itself would be one that no
+    /// ledger knows. (A pooled connection that turns out closed before a single byte was written is replaced by
+    /// another; that is no second request on the wire.)
+    ///
+    /// # Errors
+    ///
+    /// `config.validation` if the address, a header or the certificate file is not usable.
+    pub fn new(
+        api_base: &str,
+        api_key: Option<&SecretString>,
+        extra_headers: &BTreeMap<String, String>,
+        connect_timeout: Duration,
+        ca_file: Option<&Path>,
+    ) -> Result<HttpTransport, Error> {
+        let url = reqwest::Url::parse(api_base)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
+            .ok_or_else(|| {
+                invalid("llm.api_base is not an http or https address without a query")
+                    .hint("such as https://api.openai.com/v1")
+            })?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls(url.scheme() == "https", ca_file)?)
+            .retry(reqwest::retry::never())
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(connect_timeout)
+            .tcp_nodelay(true)
+            .user_agent(concat!("aplomb/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| invalid("the HTTP client cannot be built").foreign_cause(error))?;
+        Ok(HttpTransport {
+            client,
+            base: api_base.trim_end_matches('/').to_owned(),
+            headers: headers(api_key, extra_headers)?,
+        })
+    }
+}
+
+impl Transport for HttpTransport {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
+        let accept = if request.stream {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        let mut headers = self.headers.clone();
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+        let sent = self
+            .client
+            .post(format!("{}{}", self.base, request.path))
+            .headers(headers)
+            .body(request.body)
+            .send();
+        Box::pin(async move {
+            let response = sent.await.map_err(fault::of)?;
+            Ok(Response {
+                status: response.status().as_u16(),
+                headers: response.headers().clone(),
+                body: response.bytes_stream().map_err(fault::of).boxed(),
+            })
+        })
+    }
+}
+
+/// The user's headers win over ours.
+fn headers(api_key: Option<&SecretString>, extra: &BTreeMap<String, String>) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(key) = api_key {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
+            .map_err(|_| invalid("the API key holds characters that no header takes"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in extra {
+        let refused = || invalid(format!("llm.extra_headers.{name} is not a header"));
+        let header = HeaderName::try_from(name).map_err(|_| refused())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+/// TLS by rustls with ring, trusting the platform's roots and those of `ca_file`. Installs no process-wide provider.
+fn tls(needed: bool, ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| invalid("TLS cannot be set up").foreign_cause(error))?;
+    // Where no TLS is spoken the roots are not read: it takes time, and a machine may have none.
+    let mut config = if needed {
+        let extra = ca_file.map(certificates).transpose()?.unwrap_or_default();
+        let verifier =
+            rustls_platform_verifier::Verifier::new_with_extra_roots(extra, provider).map_err(|error| {
+                invalid("no certificate authority is known, so no https address can be trusted")
+                    .hint("install the platform's CA certificates, or name some with llm.ca_file")
+                    .foreign_cause(error)
+            })?;
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth()
+    } else {
+        builder
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth()
+    };
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect)
+        .map_err(|error| {
+            invalid(format!(
+                "llm.ca_file {} holds no certificates in PEM form",
+                file.display()
+            ))
+            .foreign_cause(error)
+        })
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(codes::CONFIG_VALIDATION, message)
+}

@@ -1,0 +1,46 @@
+//! One HTTP exchange: a request out, a head and a body in, or a fault with its kind. Never sends anything twice.
+
+mod fault;
+mod http;
+
+use std::pin::Pin;
+
+use ::http::HeaderMap;
+use aplomb_core::failure::TransportFault;
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+
+pub use self::http::HttpTransport;
+
+/// A request. Always a POST of JSON.
+#[derive(Debug)]
+pub struct Request {
+    /// The path below the API's base.
+    pub path: &'static str,
+    /// The JSON.
+    pub body: Bytes,
+    /// Whether the answer is wanted as a stream of events.
+    pub stream: bool,
+    /// Whose request it is. Not sent; it lets a mock keep the runs apart.
+    pub run_id: String,
+}
+
+/// The head of a response, and its body as it comes.
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Body,
+}
+
+/// A body as it comes.
+pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, TransportFault>> + Send>>;
+
+/// What carries requests: the network, or a script.
+pub trait Transport: Send + Sync + 'static {
+    /// Sends the request, once.
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>>;
+}

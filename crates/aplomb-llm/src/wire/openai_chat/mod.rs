@@ -1,0 +1,43 @@
+//! OpenAI's Chat Completions, which most vendors and gateways speak.
+//!
+//! Source: OpenAI API reference, "Create chat completion" and "The chat completion chunk object".
+
+mod request;
+mod response;
+mod stream;
+
+use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::message::{Block, FinishReason, Reply};
+
+pub use request::{Parameters, request_body};
+pub use response::decode_body;
+pub use stream::Decoder;
+
+/// The path below the API's base.
+pub const PATH: &str = "/chat/completions";
+
+fn finish_reason(word: &str) -> FinishReason {
+    match word {
+        "stop" => FinishReason::Stop,
+        "tool_calls" | "function_call" => FinishReason::ToolCalls,
+        "length" => FinishReason::Length,
+        "content_filter" => FinishReason::ContentFilter,
+        other => FinishReason::Other(other.to_owned()),
+    }
+}
+
+/// A reply that ended regularly, unless there is nothing in it that anybody could use.
+fn usable(reply: Reply, phase: Phase) -> Result<Reply, Failure> {
+    let has_content = reply.message.content.iter().any(|block| match block {
+        Block::Text { text } => !text.trim().is_empty(),
+        Block::ToolCall(_) => true,
+        _ => false,
+    });
+    let anomaly = match reply.finish {
+        FinishReason::ContentFilter => Anomaly::Filtered,
+        _ if has_content => return Ok(reply),
+        FinishReason::Length => Anomaly::EmptyAtTokenLimit,
+        _ => Anomaly::Empty,
+    };
+    Err(Failure::anomaly(phase, anomaly, b""))
+}

@@ -1,0 +1,185 @@
+//! An answer that came whole.
+
+use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::message::{Block, Message, Reply, Role, TokenUsage, ToolCall};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{finish_reason, usable};
+
+/// Reads the body of a response whose status was good.
+///
+/// # Errors
+///
+/// If the body is an error, is not a completion, or holds nothing usable. Tokens that were used all the same are given
+/// with the failure.
+pub fn decode_body(body: &[u8]) -> Result<Reply, (Failure, Option<TokenUsage>)> {
+    let fail = |anomaly| (Failure::anomaly(Phase::Body, anomaly, body), None);
+    let completion: Completion = serde_json::from_slice(body).map_err(|_| fail(Anomaly::MalformedBody))?;
+    if completion.error.as_ref().is_some_and(|error| !error.is_null()) {
+        return Err(fail(Anomaly::Error));
+    }
+    let usage = completion.usage.map(TokenUsage::from);
+    let fail = |anomaly| (Failure::anomaly(Phase::Body, anomaly, body), usage);
+    let choices = completion.choices.ok_or_else(|| fail(Anomaly::MalformedBody))?;
+    let choice = choices.into_iter().next().ok_or_else(|| fail(Anomaly::Empty))?;
+    let message = choice.message.ok_or_else(|| fail(Anomaly::MalformedBody))?;
+    if message
+        .refusal
+        .as_ref()
+        .is_some_and(|refusal| !refusal.is_empty())
+    {
+        return Err(fail(Anomaly::Refused));
+    }
+    let finish = choice
+        .finish_reason
+        .ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
+    let reply = Reply {
+        message: message.into_message(),
+        finish: finish_reason(&finish),
+        usage,
+    };
+    usable(reply, Phase::Body).map_err(|failure| (failure, usage))
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Usage>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Option<Answer>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    content: Option<Content>,
+    /// DeepSeek's and vLLM's name.
+    reasoning_content: Option<String>,
+    /// OpenRouter's and Groq's name; some gateways send both.
+    reasoning: Option<String>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<Call>>,
+}
+
+/// Text, or the parts that some vendors give (Mistral's API reference: `content` is a string or a list of chunks).
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Deserialize)]
+pub(super) struct ContentPart {
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Call {
+    id: Option<String>,
+    function: Option<Function>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<Arguments>,
+}
+
+/// A JSON text by the protocol; the object itself from vendors that forgot to write it as text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Arguments {
+    Text(String),
+    Object(Value),
+}
+
+#[derive(Deserialize)]
+pub(super) struct Usage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptDetails>,
+}
+
+#[derive(Deserialize)]
+struct PromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+impl From<Usage> for TokenUsage {
+    fn from(usage: Usage) -> TokenUsage {
+        let mut tokens = TokenUsage::default();
+        tokens.input = usage.prompt_tokens.unwrap_or_default();
+        tokens.output = usage.completion_tokens.unwrap_or_default();
+        tokens.input_cached = usage
+            .prompt_tokens_details
+            .and_then(|details| details.cached_tokens)
+            .unwrap_or_default();
+        tokens
+    }
+}
+
+impl Content {
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Content::Text(text) => text,
+            Content::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
+        }
+    }
+}
+
+impl Arguments {
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Arguments::Text(text) => text,
+            Arguments::Object(value) => value.to_string(),
+        }
+    }
+}
+
+impl Answer {
+    fn into_message(self) -> Message {
+        let mut content = Vec::new();
+        if let Some(text) = self
+            .reasoning_content
+            .or(self.reasoning)
+            .filter(|text| !text.is_empty())
+        {
+            content.push(Block::Thinking {
+                text,
+                signature: None,
+            });
+        }
+        if let Some(text) = self
+            .content
+            .map(Content::into_text)
+            .filter(|text| !text.is_empty())
+        {
+            content.push(Block::Text { text });
+        }
+        for call in self.tool_calls.unwrap_or_default() {
+            let function = call.function.unwrap_or(Function {
+                name: None,
+                arguments: None,
+            });
+            content.push(Block::ToolCall(ToolCall {
+                id: call.id.unwrap_or_default(),
+                name: function.name.unwrap_or_default(),
+                arguments: function.arguments.map(Arguments::into_text).unwrap_or_default(),
+            }));
+        }
+        Message {
+            role: Role::Assistant,
+            content,
+        }
+    }
+}

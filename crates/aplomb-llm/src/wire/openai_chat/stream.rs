@@ -1,0 +1,192 @@
+//! An answer that comes in events.
+
+use std::collections::BTreeMap;
+
+use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::message::{Collector, Delta, Reply, StreamEvent, TokenUsage};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::response::{Arguments, Content, Usage};
+use super::{finish_reason, usable};
+use crate::sse;
+
+/// Turns the bytes of a streamed answer into deltas, and in the end into a reply or a failure.
+///
+/// The terminal event is the `finish_reason` of every choice. `[DONE]` alone is none: proxies send it after an answer
+/// that broke off, too.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    sse: sse::Decoder,
+    collector: Collector,
+    /// The choices that began, and whether each has ended.
+    choices: BTreeMap<u64, bool>,
+    refusal: bool,
+    done: bool,
+}
+
+impl Decoder {
+    /// Takes the next bytes and gives what they add to the answer.
+    ///
+    /// # Errors
+    ///
+    /// If the stream brings an error or an event that is none of the protocol's.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<StreamEvent>, Failure> {
+        let events = self
+            .sse
+            .push(bytes)
+            .map_err(|_| Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b""))?;
+        let mut progress = Vec::new();
+        let taken = events
+            .iter()
+            .try_for_each(|event| self.take(event, &mut progress));
+        for event in &progress {
+            self.collector.push(event.clone());
+        }
+        taken.map(|()| progress)
+    }
+
+    /// Whether every choice has ended: the answer is whole, and only counts and `[DONE]` may follow.
+    pub fn is_terminal(&self) -> bool {
+        !self.choices.is_empty() && self.choices.values().all(|ended| *ended)
+    }
+
+    /// Whether the stream has said that nothing follows.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// What the provider says that was used so far.
+    pub fn usage(&self) -> Option<TokenUsage> {
+        self.collector.usage()
+    }
+
+    /// The whole answer, after the last byte.
+    ///
+    /// # Errors
+    ///
+    /// If the stream ended without its terminal event, or the answer holds nothing usable.
+    pub fn finish(self) -> Result<Reply, Failure> {
+        let fail = |anomaly| Failure::anomaly(Phase::MidStream, anomaly, b"");
+        if !self.is_terminal() {
+            // `[DONE]` and not one choice: it ended regularly, with nothing.
+            let empty = self.choices.is_empty() && self.done;
+            return Err(fail(if empty {
+                Anomaly::Empty
+            } else {
+                Anomaly::NoTerminalEvent
+            }));
+        }
+        if self.refusal {
+            return Err(fail(Anomaly::Refused));
+        }
+        let reply = self
+            .collector
+            .finish()
+            .ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
+        usable(reply, Phase::MidStream)
+    }
+
+    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Failure> {
+        let fail = |anomaly| Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes());
+        if event.kind == "error" {
+            return Err(fail(Anomaly::Error));
+        }
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let chunk: Chunk = serde_json::from_str(data).map_err(|_| fail(Anomaly::MalformedEvent))?;
+        if chunk.error.as_ref().is_some_and(|error| !error.is_null()) {
+            return Err(fail(Anomaly::Error));
+        }
+        for choice in chunk.choices.unwrap_or_default() {
+            self.take_choice(choice, progress);
+        }
+        if let Some(usage) = chunk.usage {
+            progress.push(StreamEvent::Usage(usage.into()));
+        }
+        Ok(())
+    }
+
+    fn take_choice(&mut self, choice: Choice, progress: &mut Vec<StreamEvent>) {
+        let ended = self.choices.entry(choice.index).or_default();
+        *ended |= choice.finish_reason.is_some();
+        // One answer was asked for. A second choice counts for the end of the stream, and for nothing else.
+        if choice.index != 0 {
+            return;
+        }
+        let delta = choice.delta.unwrap_or_default();
+        self.refusal |= delta.refusal.is_some_and(|refusal| !refusal.is_empty());
+        let mut deltas = Vec::new();
+        if let Some(text) = delta.reasoning_content.or(delta.reasoning) {
+            deltas.push(Delta::Thinking { text });
+        }
+        if let Some(content) = delta.content {
+            deltas.push(Delta::Text {
+                text: content.into_text(),
+            });
+        }
+        for (position, call) in (0..).zip(delta.tool_calls.unwrap_or_default()) {
+            let function = call.function.unwrap_or_default();
+            deltas.push(Delta::ToolCall {
+                index: call.index.unwrap_or(position),
+                id: call.id,
+                name: function.name,
+                text: function.arguments.map(Arguments::into_text).unwrap_or_default(),
+            });
+        }
+        progress.extend(
+            deltas
+                .into_iter()
+                .filter(|delta| !delta.is_empty())
+                .map(StreamEvent::Delta),
+        );
+        if let Some(word) = choice.finish_reason {
+            progress.push(StreamEvent::Finish(finish_reason(&word)));
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Usage>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    delta: Option<ChoiceDelta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct ChoiceDelta {
+    content: Option<Content>,
+    /// DeepSeek's and vLLM's name.
+    reasoning_content: Option<String>,
+    /// OpenRouter's and Groq's name; some gateways send both.
+    reasoning: Option<String>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<CallDelta>>,
+}
+
+#[derive(Deserialize)]
+struct CallDelta {
+    index: Option<u64>,
+    id: Option<String>,
+    function: Option<FunctionDelta>,
+}
+
+#[derive(Deserialize, Default)]
+struct FunctionDelta {
+    name: Option<String>,
+    arguments: Option<Arguments>,
+}
