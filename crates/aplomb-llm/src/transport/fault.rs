@@ -24,8 +24,13 @@ fn kind(error: &reqwest::Error) -> TransportKind {
     if error.is_timeout() && error.is_connect() {
         return TransportKind::ConnectTimeout;
     }
-    let chain = std::iter::successors(Some(error as &(dyn StdError + 'static)), |error| error.source());
-    if let Some(kind) = chain.filter_map(kind_of_one).last() {
+    let mut found = None;
+    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = next {
+        found = kind_of_one(error).or(found);
+        next = error.source();
+    }
+    if let Some(kind) = found {
         return kind;
     }
     if error.is_connect() {
