@@ -38,10 +38,7 @@ impl EventName {
 
     /// What is wrong with a payload of this event; empty if nothing is.
     pub fn violations(self, payload: &Map<String, Value>) -> Vec<String> {
-        let missing = self
-            .required()
-            .iter()
-            .filter(|field| !payload.contains_key(**field));
+        let missing = self.required().iter().filter(|field| !payload.contains_key(**field));
         let unknown = payload.keys().filter(|key| {
             !self.required().contains(&key.as_str()) && !self.optional().contains(&key.as_str())
         });
@@ -199,10 +196,7 @@ mod tests {
         let violations = names::TOOL_CALLED.violations(payload.as_object().unwrap());
         assert_eq!(
             violations,
-            [
-                "tool.called: the payload lacks `params`",
-                "tool.called: the payload has an undeclared `parms`"
-            ]
+            ["tool.called: the payload lacks `params`", "tool.called: the payload has an undeclared `parms`"]
         );
     }
 }

@@ -147,10 +147,7 @@ pub struct Reply {
 impl Message {
     /// A message of one text block.
     pub fn text(role: Role, text: impl Into<String>) -> Message {
-        Message {
-            role,
-            content: vec![Block::Text { text: text.into() }],
-        }
+        Message { role, content: vec![Block::Text { text: text.into() }] }
     }
 
     /// The text blocks, joined.

@@ -35,11 +35,7 @@ fn is_boundary(character: char) -> bool {
 /// The forms of provider keys. Shorter words with such a prefix are examples or placeholders, such as `sk-...`.
 fn is_key(word: &str) -> bool {
     const PREFIXES: [&str; 8] = ["sk-", "sk_", "AIza", "gsk_", "xai-", "hf_", "ghp_", "AKIA"];
-    let word = word
-        .rsplit(['=', ':'])
-        .next()
-        .unwrap_or(word)
-        .trim_end_matches('.');
+    let word = word.rsplit(['=', ':']).next().unwrap_or(word).trim_end_matches('.');
     word.len() >= 16 && PREFIXES.iter().any(|prefix| word.starts_with(prefix))
 }
 
@@ -54,10 +50,7 @@ mod tests {
                 "Incorrect API key provided: sk-proj-abcdefghijklmnop.",
                 "Incorrect API key provided: [redacted]",
             ),
-            (
-                "Authorization: Bearer abc.def, retry",
-                "Authorization: Bearer [redacted], retry",
-            ),
+            ("Authorization: Bearer abc.def, retry", "Authorization: Bearer [redacted], retry"),
             (
                 "error for url (https://host/v1?key=AIzaSyA) at",
                 "error for url (https://host/v1?[redacted]) at",

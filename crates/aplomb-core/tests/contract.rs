@@ -35,9 +35,7 @@ fn read(path: &str) -> String {
 /// The text between a `## <number>.` heading and the next one.
 fn section(text: &str, number: u32) -> String {
     let heading = format!("## {number}. ");
-    let start = text
-        .find(&heading)
-        .unwrap_or_else(|| panic!("no section {number}"));
+    let start = text.find(&heading).unwrap_or_else(|| panic!("no section {number}"));
     let body = &text[start + heading.len()..];
     body[..body.find("\n## ").unwrap_or(body.len())].to_owned()
 }
@@ -47,11 +45,7 @@ fn tables(text: &str) -> Vec<Vec<Vec<String>>> {
     let mut tables = vec![];
     let mut rows: Vec<Vec<String>> = vec![];
     for line in text.lines().chain([""]) {
-        match line
-            .trim()
-            .strip_prefix('|')
-            .and_then(|line| line.strip_suffix('|'))
-        {
+        match line.trim().strip_prefix('|').and_then(|line| line.strip_suffix('|')) {
             Some(line) if line.chars().all(|c| matches!(c, '-' | '|' | ':' | ' ')) => {}
             Some(line) => rows.push(line.split('|').map(|cell| cell.trim().to_owned()).collect()),
             None if rows.is_empty() => {}
@@ -63,10 +57,7 @@ fn tables(text: &str) -> Vec<Vec<Vec<String>>> {
 
 /// What stands between backticks.
 fn quoted(text: &str) -> Vec<String> {
-    assert!(
-        text.matches('`').count().is_multiple_of(2),
-        "unbalanced backticks: {text}"
-    );
+    assert!(text.matches('`').count().is_multiple_of(2), "unbalanced backticks: {text}");
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
@@ -90,14 +81,7 @@ struct CodeRow {
 /// Both tables of errors.md §1, in the order of the page.
 fn code_tables() -> [Vec<(String, CodeRow)>; 2] {
     let tables = tables(&section(&read(ERRORS), 1));
-    let heading = [
-        "code",
-        "name in the docs",
-        "parent",
-        "retryable",
-        "stop reason",
-        "extra context fields",
-    ];
+    let heading = ["code", "name in the docs", "parent", "retryable", "stop reason", "extra context fields"];
     let tables: Vec<Vec<(String, CodeRow)>> = tables
         .into_iter()
         .map(|table| {
@@ -112,16 +96,10 @@ fn code_row(cells: &[String]) -> (String, CodeRow) {
     let [code, type_name, parent, retryable, stop_reason, fields] = cells else {
         panic!("not six cells: {cells:?}")
     };
-    let [code] = &quoted(code)[..] else {
-        panic!("not one code: {code}")
-    };
+    let [code] = &quoted(code)[..] else { panic!("not one code: {code}") };
     let row = CodeRow {
         // The base has no class of its own in the page; its name is the reference's.
-        type_name: if type_name == "base of all" {
-            "OpenAgentsError".to_owned()
-        } else {
-            type_name.clone()
-        },
+        type_name: if type_name == "base of all" { "OpenAgentsError".to_owned() } else { type_name.clone() },
         parent: match &quoted(parent)[..] {
             [] if parent == "-" => None,
             [parent] => Some(parent.clone()),
@@ -156,11 +134,7 @@ fn lineage(rows: &BTreeMap<String, CodeRow>, code: &str) -> Vec<String> {
 
 /// "Extra fields are inherited from the parent's row."
 fn all_fields(rows: &BTreeMap<String, CodeRow>, code: &str) -> Vec<String> {
-    lineage(rows, code)
-        .iter()
-        .rev()
-        .flat_map(|code| rows[code].own_fields.clone())
-        .collect()
+    lineage(rows, code).iter().rev().flat_map(|code| rows[code].own_fields.clone()).collect()
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -194,36 +168,25 @@ fn event_by_event(cell: &str, count: usize) -> Option<Vec<BTreeSet<String>>> {
 /// The table of runtime.md §4.
 fn event_rows() -> BTreeMap<String, EventRow> {
     let tables = tables(&section(&read(RUNTIME), 4));
-    let [table] = &tables[..] else {
-        panic!("not one table")
-    };
+    let [table] = &tables[..] else { panic!("not one table") };
     assert_eq!(table[0], ["event", "required payload", "optional"]);
     let mut events = BTreeMap::new();
     let mut previous: [Vec<BTreeSet<String>>; 2] = [vec![], vec![]];
     for row in &table[1..] {
-        let [name_cell, required_cell, optional_cell] = &row[..] else {
-            panic!("not three cells: {row:?}")
-        };
+        let [name_cell, required_cell, optional_cell] = &row[..] else { panic!("not three cells: {row:?}") };
         let names = event_names(name_cell);
         let [required, optional] = if required_cell == "as above" {
             assert_eq!(names.len(), previous[0].len(), "{row:?}");
             previous.clone()
         } else {
-            [
-                required_payloads(required_cell, &names),
-                optional_payloads(optional_cell, &names),
-            ]
+            [required_payloads(required_cell, &names), optional_payloads(optional_cell, &names)]
         };
         for ((name, required), optional) in names.iter().zip(&required).zip(&optional) {
             let row = EventRow {
                 required: required.clone(),
                 optional: optional.difference(required).cloned().collect(),
             };
-            assert_eq!(
-                events.insert(name.clone(), row),
-                None,
-                "{name} stands twice in the contract"
-            );
+            assert_eq!(events.insert(name.clone(), row), None, "{name} stands twice in the contract");
         }
         previous = [required, optional];
     }
@@ -235,11 +198,7 @@ fn required_payloads(cell: &str, names: &[String]) -> Vec<BTreeSet<String>> {
     match cell {
         // "failed also": the third of called, succeeded, failed.
         "`model`; failed also `error`, `error_details`" => {
-            vec![
-                fields(&["model"]),
-                fields(&["model"]),
-                fields(&["model", "error", "error_details"]),
-            ]
+            vec![fields(&["model"]), fields(&["model"]), fields(&["model", "error", "error_details"])]
         }
         // What stands before the `+` belongs to each of the four alternatives behind it.
         "`tool_id` + `params` / `result` / `error` and `error_details` / `call_id`" => vec![
@@ -268,33 +227,20 @@ fn optional_payloads(cell: &str, names: &[String]) -> Vec<BTreeSet<String>> {
         // A step belongs to a step of the plan; a phase and the plan itself do not.
         "pattern.phase" => &[("plan_step", &["pattern.step_started", "pattern.step_finished"])],
         // An executor has something to say once it has run; a cancellation has a reason.
-        "tool.called" => &[
-            ("executor_metadata", &["tool.succeeded", "tool.failed"]),
-            ("reason", &["tool.cancelled"]),
-        ],
+        "tool.called" => {
+            &[("executor_metadata", &["tool.succeeded", "tool.failed"]), ("reason", &["tool.cancelled"])]
+        }
         _ => &[],
     };
     let list = quoted(cell);
     for (field, events) in only_for {
-        assert!(
-            list.iter().any(|listed| listed == field),
-            "{field} is gone from {cell}"
-        );
-        assert!(
-            events.iter().all(|event| names.iter().any(|name| name == event)),
-            "{events:?} in {names:?}"
-        );
+        assert!(list.iter().any(|listed| listed == field), "{field} is gone from {cell}");
+        assert!(events.iter().all(|event| names.iter().any(|name| name == event)), "{events:?} in {names:?}");
     }
     let is_for = |name: &str, field: &str| {
-        only_for
-            .iter()
-            .find(|(only, _)| *only == field)
-            .is_none_or(|(_, events)| events.contains(&name))
+        only_for.iter().find(|(only, _)| *only == field).is_none_or(|(_, events)| events.contains(&name))
     };
-    names
-        .iter()
-        .map(|name| set(list.iter().filter(|field| is_for(name, field)).cloned()))
-        .collect()
+    names.iter().map(|name| set(list.iter().filter(|field| is_for(name, field)).cloned())).collect()
 }
 
 /// The sentence "Aplomb adds, at least: …": names, and the payload where it states one.
@@ -308,10 +254,7 @@ fn own_events() -> BTreeMap<String, Option<BTreeSet<String>>> {
             None => (span, None),
             Some((name, fields)) => {
                 let fields = fields.strip_suffix('}').expect("a closing brace");
-                (
-                    name.trim().to_owned(),
-                    Some(set(fields.split(',').map(str::trim))),
-                )
+                (name.trim().to_owned(), Some(set(fields.split(',').map(str::trim))))
             }
         })
         .collect()
@@ -345,31 +288,19 @@ fn every_row_of_the_code_table_is_the_contracts_row() {
             wrong.push(format!("{name} is missing"));
             continue;
         };
-        let inherited = row
-            .parent
-            .as_deref()
-            .map_or(0, |parent| all_fields(&rows, parent).len());
+        let inherited = row.parent.as_deref().map_or(0, |parent| all_fields(&rows, parent).len());
         let ours = CodeRow {
             type_name: code.type_name().to_owned(),
             parent: code.parent().map(|parent| parent.as_str().to_owned()),
             retryable: code.retryable(),
             stop_reason: code.stop_reason().as_str().to_owned(),
-            own_fields: code
-                .fields()
-                .into_iter()
-                .skip(inherited)
-                .map(str::to_owned)
-                .collect(),
+            own_fields: code.fields().into_iter().skip(inherited).map(str::to_owned).collect(),
         };
         if &ours != row {
             wrong.push(format!("{name}\n  contract {row:?}\n  code     {ours:?}"));
         }
         if code.fields() != all_fields(&rows, name) {
-            wrong.push(format!(
-                "{name}: fields {:?}, contract {:?}",
-                code.fields(),
-                all_fields(&rows, name)
-            ));
+            wrong.push(format!("{name}: fields {:?}, contract {:?}", code.fields(), all_fields(&rows, name)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -414,11 +345,7 @@ fn a_code_is_a_kind_of_exactly_the_codes_on_the_contracts_way_to_the_base() {
     for code in codes::ALL {
         let line = lineage(&rows, code.as_str());
         for other in codes::ALL {
-            assert_eq!(
-                code.is_a(*other),
-                line.contains(&other.as_str().to_owned()),
-                "{code} is a {other}"
-            );
+            assert_eq!(code.is_a(*other), line.contains(&other.as_str().to_owned()), "{code} is a {other}");
         }
     }
 }
@@ -465,10 +392,7 @@ const SIX: [&str; 6] = ["code", "message", "hint", "docs_url", "retryable", "con
 #[test]
 fn the_six_keys_and_the_five_identifiers_are_those_of_the_contract() {
     let text = section(&read(ERRORS), 2).replace('\n', " ");
-    let span = quoted(&text)
-        .into_iter()
-        .find(|span| span.starts_with('{'))
-        .expect("the shape of to_dict");
+    let span = quoted(&text).into_iter().find(|span| span.starts_with('{')).expect("the shape of to_dict");
     let listed = set(span.trim_matches(['{', '}']).split(',').map(str::trim));
     assert_eq!(listed, set(SIX));
     let start = text.find("Context identifiers").expect("the identifiers");
@@ -486,11 +410,7 @@ fn to_dict_is_exactly_six_keys_for_every_code() {
         assert_eq!(dict["message"], "what happened");
         assert_eq!(dict["hint"], Value::Null, "{code}");
         assert_eq!(dict["retryable"], code_rows()[code.as_str()].retryable, "{code}");
-        assert_eq!(
-            serde_json::to_value(&error).unwrap(),
-            dict,
-            "the Serialize shape of {code}"
-        );
+        assert_eq!(serde_json::to_value(&error).unwrap(), dict, "the Serialize shape of {code}");
     }
 }
 
@@ -510,17 +430,11 @@ fn the_context_holds_five_identifiers_and_the_fields_of_the_row_for_every_code()
     let rows = code_rows();
     for code in codes::ALL {
         let context = Value::Object(Error::new(*code, "m").to_dict().context);
-        let expected: BTreeSet<String> = set(IDENTIFIERS)
-            .into_iter()
-            .chain(all_fields(&rows, code.as_str()))
-            .collect();
+        let expected: BTreeSet<String> =
+            set(IDENTIFIERS).into_iter().chain(all_fields(&rows, code.as_str())).collect();
         assert_eq!(keys(&context), expected, "{code}");
         for identifier in IDENTIFIERS {
-            assert_eq!(
-                context[identifier],
-                Value::Null,
-                "{identifier} of {code}: null when unknown"
-            );
+            assert_eq!(context[identifier], Value::Null, "{identifier} of {code}: null when unknown");
         }
     }
 }
@@ -530,9 +444,9 @@ fn what_is_known_of_the_context_is_in_the_dict_for_every_code() {
     for code in codes::ALL {
         // `execution.in_doubt` lists `tool_id`, which is an identifier already.
         let fields: BTreeSet<&str> = IDENTIFIERS.into_iter().chain(code.fields()).collect();
-        let error = fields.iter().fold(Error::new(*code, "m"), |error, field| {
-            error.context(field, format!("{field}!"))
-        });
+        let error = fields
+            .iter()
+            .fold(Error::new(*code, "m"), |error, field| error.context(field, format!("{field}!")));
         let context = error.to_dict().context;
         assert_eq!(context.len(), fields.len(), "{code}");
         for field in fields {
@@ -545,9 +459,7 @@ fn what_is_known_of_the_context_is_in_the_dict_for_every_code() {
 #[test]
 fn an_identifier_set_near_the_cause_is_not_replaced_on_the_way_up() {
     let error = Error::new(codes::TOOL_ERROR, "m").context("run_id", "inner");
-    let error = error
-        .context_if_unset("run_id", "outer")
-        .context_if_unset("agent_id", "a");
+    let error = error.context_if_unset("run_id", "outer").context_if_unset("agent_id", "a");
     assert_eq!(error.to_dict().context["run_id"], "inner");
     assert_eq!(error.to_dict().context["agent_id"], "a");
 }
@@ -596,10 +508,7 @@ fn a_cause_is_the_same_shape_again_recursively() {
     for shape in [&details, middle, inner] {
         assert_eq!(keys(shape), eight);
     }
-    assert_eq!(
-        (&middle["code"], &middle["type"]),
-        (&json!("tool.timeout"), &json!("ToolTimeoutError"))
-    );
+    assert_eq!((&middle["code"], &middle["type"]), (&json!("tool.timeout"), &json!("ToolTimeoutError")));
     assert_eq!(middle["retryable"], true);
     assert!(inner["message"].as_str().unwrap().contains("the disk is on fire"));
     assert_eq!(inner["cause"], Value::Null);
@@ -610,18 +519,8 @@ fn a_cause_is_never_flattened_into_text_only() {
     let error = Error::new(codes::PATTERN_ERROR, "outer")
         .cause(Error::new(codes::TOOL_ERROR, "middle").foreign_cause(std::io::Error::other("inner")));
     let middle = error.source().expect("a source");
-    assert!(
-        middle
-            .downcast_ref::<Error>()
-            .is_some_and(|middle| middle.code() == codes::TOOL_ERROR)
-    );
-    assert!(
-        middle
-            .source()
-            .expect("a source")
-            .downcast_ref::<std::io::Error>()
-            .is_some()
-    );
+    assert!(middle.downcast_ref::<Error>().is_some_and(|middle| middle.code() == codes::TOOL_ERROR));
+    assert!(middle.source().expect("a source").downcast_ref::<std::io::Error>().is_some());
 }
 
 /// An error that claims to be its own cause.
@@ -646,9 +545,7 @@ fn a_chain_of_causes_without_an_end_is_cut() {
         let details = error.details();
         std::iter::successors(Some(&details), |details| details.cause.as_deref()).count()
     };
-    assert!((2..1_000).contains(&depth(
-        &Error::new(codes::TOOL_ERROR, "m").foreign_cause(Ouroboros)
-    )));
+    assert!((2..1_000).contains(&depth(&Error::new(codes::TOOL_ERROR, "m").foreign_cause(Ouroboros))));
     let long = (0..100_000).fold(Error::new(codes::TOOL_ERROR, "m"), |cause, n| {
         // Leaking keeps the test about the shape: how deep a chain may be dropped is no part of the contract.
         std::mem::forget(cause.clone());
@@ -678,11 +575,7 @@ fn codes_and_types_of_a_newer_writer_are_read_and_written_without_loss() {
         unknown(),
         written("tool.quantum", "QuantumError", unknown()),
         written("tool.timeout", "ToolTimeoutError", unknown()),
-        written(
-            "tool.quantum",
-            "QuantumError",
-            written("a.b", "std::io::Error", known()),
-        ),
+        written("tool.quantum", "QuantumError", written("a.b", "std::io::Error", known())),
         // A known code whose type was renamed, and one whose `retryable` was stated otherwise.
         written("tool.timeout", "SomeBetterName", Value::Null),
         written("tool.auth", "ToolAuthError", Value::Null),
@@ -691,11 +584,7 @@ fn codes_and_types_of_a_newer_writer_are_read_and_written_without_loss() {
         let details: ErrorDetails = serde_json::from_value(case.clone()).unwrap();
         assert_eq!(serde_json::to_value(&details).unwrap(), case, "read and written");
         let error = Error::from(details);
-        assert_eq!(
-            serde_json::to_value(error.details()).unwrap(),
-            case,
-            "through an error"
-        );
+        assert_eq!(serde_json::to_value(error.details()).unwrap(), case, "through an error");
     }
 }
 
@@ -729,25 +618,15 @@ fn the_display_form_is_the_message_then_an_indented_hint_and_an_indented_docs_li
         (None, None, &[]),
         (Some("do this"), None, &["hint: do this"]),
         (None, Some(url), &["docs: https://example.org/e"]),
-        (
-            Some("do this"),
-            Some(url),
-            &["hint: do this", "docs: https://example.org/e"],
-        ),
+        (Some("do this"), Some(url), &["hint: do this", "docs: https://example.org/e"]),
     ];
     for (hint, docs, expected) in expected {
         let text = show(hint, docs);
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("what happened"));
         let rest: Vec<&str> = lines.collect();
-        assert!(
-            rest.iter().all(|line| line.starts_with([' ', '\t'])),
-            "indented: {text:?}"
-        );
-        assert_eq!(
-            rest.iter().map(|line| line.trim_start()).collect::<Vec<_>>(),
-            expected
-        );
+        assert!(rest.iter().all(|line| line.starts_with([' ', '\t'])), "indented: {text:?}");
+        assert_eq!(rest.iter().map(|line| line.trim_start()).collect::<Vec<_>>(), expected);
     }
 }
 
@@ -756,12 +635,7 @@ fn the_display_form_of_every_code_begins_with_the_whole_message() {
     for code in codes::ALL {
         let error = Error::new(*code, "line one\nline two").hint("do this");
         assert_eq!(
-            error
-                .to_string()
-                .lines()
-                .take(3)
-                .map(str::trim)
-                .collect::<Vec<_>>(),
+            error.to_string().lines().take(3).map(str::trim).collect::<Vec<_>>(),
             ["line one", "line two", "hint: do this"]
         );
     }
@@ -818,19 +692,14 @@ fn every_reason_of_the_design_is_in_the_enum_under_its_name() {
         assert_eq!(reason.as_str(), name);
         assert!(Reason::ALL.contains(&reason), "{name}");
     }
-    assert_eq!(
-        set(Reason::ALL.iter().map(|reason| reason.as_str())),
-        set(REASONS)
-    );
+    assert_eq!(set(Reason::ALL.iter().map(|reason| reason.as_str())), set(REASONS));
     assert_eq!(Reason::ALL.len(), REASONS.len(), "a reason stands twice");
 }
 
 #[test]
 fn every_reason_that_the_contract_gives_as_an_example_is_in_the_enum() {
     let text = section(&read(ERRORS), 1).replace('\n', " ");
-    let start = text
-        .find("the fine cause is `context.reason` (")
-        .expect("the examples");
+    let start = text.find("the fine cause is `context.reason` (").expect("the examples");
     let examples = quoted(text[start..].split('…').next().unwrap());
     assert!(examples.len() > 3);
     for example in examples.iter().skip(1) {
@@ -856,12 +725,7 @@ fn throttles_are_rate_limits_and_the_connection_class_is_connection() {
     for reason in [Reason::RateLimit, Reason::Overloaded] {
         assert_eq!(reason.code(true), codes::LLM_RATE_LIMIT, "{reason}");
     }
-    for reason in [
-        Reason::Connection,
-        Reason::Timeout,
-        Reason::ServerError,
-        Reason::StreamInterrupted,
-    ] {
+    for reason in [Reason::Connection, Reason::Timeout, Reason::ServerError, Reason::StreamInterrupted] {
         assert_eq!(reason.code(true), codes::LLM_CONNECTION, "{reason}");
     }
 }
@@ -913,10 +777,7 @@ fn aplombs_own_events_carry_the_payload_that_the_contract_states() {
 #[test]
 fn every_event_that_says_failed_carries_the_error_details() {
     // errors.md §2: "… and so does the `error_details` field of every `*.failed` event."
-    let failed: Vec<_> = names::ALL
-        .iter()
-        .filter(|name| name.as_str().ends_with("failed"))
-        .collect();
+    let failed: Vec<_> = names::ALL.iter().filter(|name| name.as_str().ends_with("failed")).collect();
     assert!(failed.len() >= 6);
     for name in failed {
         assert!(name.required().contains(&"error_details"), "{name}");
@@ -938,18 +799,11 @@ fn no_payload_field_is_both_required_and_optional_or_stands_twice() {
 #[test]
 fn a_payload_is_complete_with_its_required_fields_and_incomplete_without_any_one_of_them() {
     let payload = |fields: &[&str]| -> Map<String, Value> {
-        fields
-            .iter()
-            .map(|field| ((*field).to_owned(), json!("x")))
-            .collect()
+        fields.iter().map(|field| ((*field).to_owned(), json!("x"))).collect()
     };
     for name in names::ALL {
         assert_eq!(EventName::find(name.as_str()), Some(*name));
-        assert_eq!(
-            name.violations(&payload(name.required())),
-            Vec::<String>::new(),
-            "{name}"
-        );
+        assert_eq!(name.violations(&payload(name.required())), Vec::<String>::new(), "{name}");
         let all: Vec<&str> = name.required().iter().chain(name.optional()).copied().collect();
         assert_eq!(name.violations(&payload(&all)), Vec::<String>::new(), "{name}");
         for missing in name.required() {
@@ -966,11 +820,7 @@ fn every_event_has_exactly_the_envelope_of_the_contract() {
     let start = text.find("Every event:").expect("the sentence");
     let envelope = set(quoted(text[start..].split('.').next().unwrap()));
     assert_eq!(envelope.len(), 7);
-    let identity = Identity {
-        run_id: "r".into(),
-        session_id: "s".into(),
-        agent_id: "a".into(),
-    };
+    let identity = Identity { run_id: "r".into(), session_id: "s".into(), agent_id: "a".into() };
     for name in names::ALL {
         let event = serde_json::to_value(Event::new(*name, &identity, 4, 5, Map::new())).unwrap();
         assert_eq!(keys(&event), envelope, "{name}");
@@ -979,9 +829,6 @@ fn every_event_has_exactly_the_envelope_of_the_contract() {
             (&event["run_id"], &event["session_id"], &event["agent_id"]),
             (&json!("r"), &json!("s"), &json!("a"))
         );
-        assert_eq!(
-            (&event["sequence"], &event["timestamp_ms"]),
-            (&json!(4), &json!(5))
-        );
+        assert_eq!((&event["sequence"], &event["timestamp_ms"]), (&json!(4), &json!(5)));
     }
 }

@@ -45,10 +45,7 @@ fn body(plan: Plan) -> Value {
 }
 
 fn text(plan: Plan) -> String {
-    body(plan)["choices"][0]["message"]["content"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    body(plan)["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
 }
 
 /// Steps `a`, `b` twice, `c`.
@@ -72,10 +69,7 @@ fn a_step_serves_as_many_requests_as_it_says() {
 fn after_the_last_step_the_script_stops_or_repeats_it_or_restarts() {
     assert_eq!(steps(&letters("stop"), 6)[4..], [None, None]);
     assert_eq!(steps(&letters("repeat_last"), 6)[4..], [Some(2), Some(2)]);
-    assert_eq!(
-        steps(&letters("restart"), 9)[4..],
-        [Some(0), Some(1), Some(1), Some(2), Some(0)]
-    );
+    assert_eq!(steps(&letters("restart"), 9)[4..], [Some(0), Some(1), Some(1), Some(2), Some(0)]);
 }
 
 #[test]
@@ -91,12 +85,7 @@ fn a_request_past_the_end_is_told_so() {
         message.starts_with("The script has 3 steps for 4 requests and this was request 5."),
         "{message}"
     );
-    assert!(
-        body(ask(&engine, "k", &hi()))["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("request 6")
-    );
+    assert!(body(ask(&engine, "k", &hi()))["error"]["message"].as_str().unwrap().contains("request 6"));
 }
 
 #[test]
@@ -150,12 +139,8 @@ fn a_conversation_with_a_tool_goes_through() {
     messages.push(json!({ "role": "tool", "tool_call_id": "call_1", "content": "42" }));
     let message = body(ask(&engine, "k", &json!({ "messages": messages })))["choices"][0]["message"].clone();
     assert_eq!(message["content"], "The answer is 42.");
-    let ids: Vec<&str> = message["tool_calls"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|c| c["id"].as_str().unwrap())
-        .collect();
+    let ids: Vec<&str> =
+        message["tool_calls"].as_array().unwrap().iter().map(|c| c["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["call_2", "call_3", "call_4"]); // one call before, and call_3 is taken
 }
 
@@ -181,17 +166,8 @@ fn the_plan_of_a_stream_is_one_part_per_event_with_pauses_between() {
         panic!("{:?}", response.parts);
     };
     assert_eq!(*gap, Duration::from_millis(7));
-    assert!(
-        second.ends_with(b"\"delta\":{\"content\":\"abc\"},\"finish_reason\":null}]}\n\n"),
-        "{second:?}"
-    );
-    assert_eq!(
-        response.end,
-        End::Repeat {
-            bytes: ": ping\n\n".into(),
-            every: Duration::from_millis(50)
-        }
-    );
+    assert!(second.ends_with(b"\"delta\":{\"content\":\"abc\"},\"finish_reason\":null}]}\n\n"), "{second:?}");
+    assert_eq!(response.end, End::Repeat { bytes: ": ping\n\n".into(), every: Duration::from_millis(50) });
 }
 
 #[test]

@@ -41,13 +41,7 @@ macro_rules! event {
 /// An event with this delta and finish reason.
 macro_rules! delta {
     ($delta:expr, $reason:expr) => {
-        event!(
-            r#""choices":[{"index":0,"delta":"#,
-            $delta,
-            r#","finish_reason":"#,
-            $reason,
-            "}]"
-        )
+        event!(r#""choices":[{"index":0,"delta":"#, $delta, r#","finish_reason":"#, $reason, "}]")
     };
 }
 
@@ -70,13 +64,7 @@ macro_rules! call {
 /// The delta that continues a call's arguments (escaped for JSON).
 macro_rules! arguments {
     ($index:expr, $fragment:expr) => {
-        concat!(
-            r#"{"tool_calls":[{"index":"#,
-            $index,
-            r#","function":{"arguments":""#,
-            $fragment,
-            r#""}}]}"#
-        )
+        concat!(r#"{"tool_calls":[{"index":"#, $index, r#","function":{"arguments":""#, $fragment, r#""}}]}"#)
     };
 }
 
@@ -104,9 +92,7 @@ async fn hello_with(fault: &str) -> FaultServer {
 }
 
 async fn start(script: &str) -> FaultServer {
-    FaultServer::start(Script::from_json(script).unwrap())
-        .await
-        .unwrap()
+    FaultServer::start(Script::from_json(script).unwrap()).await.unwrap()
 }
 
 fn ask(server: &FaultServer, body: &str) -> Client {
@@ -116,10 +102,7 @@ fn ask(server: &FaultServer, body: &str) -> Client {
 }
 
 fn chunks(events: &[&str]) -> String {
-    events
-        .iter()
-        .map(|event| format!("{:x}\r\n{event}\r\n", event.len()))
-        .collect()
+    events.iter().map(|event| format!("{:x}\r\n{event}\r\n", event.len())).collect()
 }
 
 fn streamed(events: &[&str]) -> String {
@@ -162,9 +145,7 @@ async fn a_chunk_is_its_size_in_hexadecimal_and_its_bytes() {
         hello_with(r#"{ "error_event": { "after_events": 0, "body": {"error":{"message":"oh"}} } }"#).await;
     let mut client = ask(&server, STREAMED);
     // `data: ` are 6 bytes, the JSON 26, the line breaks 2: 34 in all, 22 in hexadecimal.
-    client.expect(&format!(
-        "{STREAM_HEAD}22\r\ndata: {{\"error\":{{\"message\":\"oh\"}}}}\n\n\r\n0\r\n\r\n"
-    ));
+    client.expect(&format!("{STREAM_HEAD}22\r\ndata: {{\"error\":{{\"message\":\"oh\"}}}}\n\n\r\n0\r\n\r\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,10 +197,7 @@ async fn tool_calls_come_in_fragments_after_thinking_and_before_the_reason() {
 async fn reset_before_headers_is_a_reset_without_a_byte() {
     for request in [STREAMED, PLAIN] {
         let server = hello_with(r#""reset_before_headers""#).await;
-        assert_eq!(
-            ask(&server, request).read_to_end(),
-            (String::new(), Ending::Reset)
-        );
+        assert_eq!(ask(&server, request).read_to_end(), (String::new(), Ending::Reset));
     }
 }
 
@@ -244,29 +222,20 @@ async fn silence_is_an_open_connection_without_a_byte() {
 async fn a_cut_stream_ends_after_its_events_and_without_a_last_chunk() {
     for (by, ending) in [("fin", Ending::Fin), ("reset", Ending::Reset)] {
         let server = hello_with(&format!(r#"{{ "cut": {{ "after_events": 2, "by": "{by}" }} }}"#)).await;
-        assert_eq!(
-            ask(&server, STREAMED).read_to_end(),
-            (streamed(&[ROLE, HELLO]), ending)
-        );
+        assert_eq!(ask(&server, STREAMED).read_to_end(), (streamed(&[ROLE, HELLO]), ending));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_cut_before_its_first_event_is_a_head_alone() {
     let server = hello_with(r#"{ "cut": { "after_events": 0, "by": "fin" } }"#).await;
-    assert_eq!(
-        ask(&server, STREAMED).read_to_end(),
-        (STREAM_HEAD.to_owned(), Ending::Fin)
-    );
+    assert_eq!(ask(&server, STREAMED).read_to_end(), (STREAM_HEAD.to_owned(), Ending::Fin));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_cut_past_its_content_never_gives_a_reason() {
     let server = hello_with(r#"{ "cut": { "after_events": 99, "by": "fin" } }"#).await;
-    assert_eq!(
-        ask(&server, STREAMED).read_to_end(),
-        (streamed(&[ROLE, HELLO, YOU]), Ending::Fin)
-    );
+    assert_eq!(ask(&server, STREAMED).read_to_end(), (streamed(&[ROLE, HELLO, YOU]), Ending::Fin));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,10 +248,7 @@ async fn a_cut_plain_answer_has_half_of_the_bytes_it_announced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_without_terminal_ends_cleanly_with_or_without_done() {
-    for (done, events) in [
-        ("true", &[ROLE, HELLO, YOU, DONE][..]),
-        ("false", &[ROLE, HELLO, YOU]),
-    ] {
+    for (done, events) in [("true", &[ROLE, HELLO, YOU, DONE][..]), ("false", &[ROLE, HELLO, YOU])] {
         let server = hello_with(&format!(r#"{{ "end_without_terminal": {{ "done": {done} }} }}"#)).await;
         let mut client = ask(&server, STREAMED);
         client.expect(&(streamed(events) + LAST_CHUNK));
@@ -300,18 +266,13 @@ async fn a_plain_answer_without_terminal_has_no_finish_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_event_follows_the_events_and_ends_the_stream_cleanly() {
     let cases = [
-        (
-            r#"{"error":{"message":"overloaded"}}"#,
-            "data: {\"error\":{\"message\":\"overloaded\"}}\n\n",
-        ),
+        (r#"{"error":{"message":"overloaded"}}"#, "data: {\"error\":{\"message\":\"overloaded\"}}\n\n"),
         (r#""two\nlines""#, "data: two\ndata: lines\n\n"),
         (r#""""#, "event: error\ndata:\n\n"),
     ];
     for (body, event) in cases {
-        let server = hello_with(&format!(
-            r#"{{ "error_event": {{ "after_events": 2, "body": {body} }} }}"#
-        ))
-        .await;
+        let server =
+            hello_with(&format!(r#"{{ "error_event": {{ "after_events": 2, "body": {body} }} }}"#)).await;
         let mut client = ask(&server, STREAMED);
         client.expect(&(streamed(&[ROLE, HELLO, event]) + LAST_CHUNK));
         client.expect_silence();
@@ -321,10 +282,8 @@ async fn an_error_event_follows_the_events_and_ends_the_stream_cleanly() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_error_event_is_a_success_with_the_error_as_its_body() {
     for (body, sent) in [(r#"{"error":1}"#, r#"{"error":1}"#), (r#""""#, "")] {
-        let server = hello_with(&format!(
-            r#"{{ "error_event": {{ "after_events": 2, "body": {body} }} }}"#
-        ))
-        .await;
+        let server =
+            hello_with(&format!(r#"{{ "error_event": {{ "after_events": 2, "body": {body} }} }}"#)).await;
         let mut client = ask(&server, PLAIN);
         client.expect(&(plain_head(sent.len()) + sent));
         client.expect_silence();
@@ -395,8 +354,5 @@ async fn a_bare_http_answer_can_be_cut_too() {
     .await;
     let expected = "HTTP/1.1 500 \r\ncontent-type: text/plain; charset=utf-8\r\n\
         x-request-id: req_faultlab_1\r\ncontent-length: 5\r\n\r\nab";
-    assert_eq!(
-        ask(&server, STREAMED).read_to_end(),
-        (expected.to_owned(), Ending::Reset)
-    );
+    assert_eq!(ask(&server, STREAMED).read_to_end(), (expected.to_owned(), Ending::Reset));
 }

@@ -50,14 +50,7 @@ fn control(server: &FaultServer, method: &str, path: &str, body: &str) -> (u16, 
     assert_eq!(ending, Ending::Fin);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (
-        status,
-        if body.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_str(body).unwrap()
-        },
-    )
+    (status, if body.is_empty() { Value::Null } else { serde_json::from_str(body).unwrap() })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,10 +83,7 @@ async fn a_request_may_arrive_byte_by_byte() {
         std::thread::yield_now();
     }
     client.expect(&answer("1"));
-    assert_eq!(
-        server.requests()[0].body,
-        serde_json::from_str::<Value>(ASK).unwrap()
-    );
+    assert_eq!(server.requests()[0].body, serde_json::from_str::<Value>(ASK).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,10 +118,7 @@ async fn a_body_may_be_chunked_with_extensions_and_trailers() {
     client.expect(&answer("1"));
     client.post(ASK); // the trailer was the body's, not the next request's
     client.expect(&answer("2"));
-    assert_eq!(
-        server.requests()[0].body,
-        serde_json::from_str::<Value>(ASK).unwrap()
-    );
+    assert_eq!(server.requests()[0].body, serde_json::from_str::<Value>(ASK).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,38 +141,17 @@ async fn what_is_no_request_is_refused_and_the_connection_closed() {
         ("GET / FTP/1.1\r\n\r\n".to_owned(), 400),
         ("POST / HTTP/1.0\r\n\r\n".to_owned(), 505),
         ("POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n".to_owned(), 400),
-        (
-            "POST / HTTP/1.1\r\ncontent-length: 33554433\r\n\r\n".to_owned(),
-            413,
-        ),
-        (
-            "POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n".to_owned(),
-            501,
-        ),
-        (
-            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(),
-            400,
-        ),
-        (
-            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc".to_owned(),
-            400,
-        ),
-        (
-            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2000001\r\n".to_owned(),
-            413,
-        ),
-        (
-            format!("POST / HTTP/1.1\r\na: {}\r\n\r\n", "x".repeat(70_000)),
-            431,
-        ),
+        ("POST / HTTP/1.1\r\ncontent-length: 33554433\r\n\r\n".to_owned(), 413),
+        ("POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n".to_owned(), 501),
+        ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(), 400),
+        ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc".to_owned(), 400),
+        ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2000001\r\n".to_owned(), 413),
+        (format!("POST / HTTP/1.1\r\na: {}\r\n\r\n", "x".repeat(70_000)), 431),
         (format!("POST / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(200)), 431),
     ];
     for (request, status) in cases {
         let (answer, ending) = exchange(server.addr(), &request);
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status} \r\n")),
-            "{status}: {answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} \r\n")), "{status}: {answer}");
         assert!(answer.contains(r#"{"error":{"message":"#), "{answer}");
         assert_eq!(ending, Ending::Fin);
     }
@@ -202,17 +168,11 @@ async fn the_log_has_what_the_client_sent() {
 
     let log = server.requests();
     assert_eq!(log.len(), 2);
-    assert_eq!(
-        (log[0].index, log[0].step, log[0].method.as_str()),
-        (0, Some(0), "POST")
-    );
+    assert_eq!((log[0].index, log[0].step, log[0].method.as_str()), (0, Some(0), "POST"));
     assert_eq!(log[0].path, "/v1/chat/completions");
     assert_eq!(log[0].headers["authorization"], "Bearer k");
     assert_eq!(log[0].headers["x-a"], "1, 2");
-    assert_eq!(
-        (log[1].index, log[1].step, log[1].path.as_str()),
-        (1, None, "/v1/models?x=1")
-    );
+    assert_eq!((log[1].index, log[1].step, log[1].path.as_str()), (1, None, "/v1/models?x=1"));
     assert_eq!(log[1].body, "");
     assert!(log[0].at_ms <= log[1].at_ms);
 }
@@ -262,19 +222,10 @@ async fn the_control_port_shows_and_clears_the_log_and_replaces_the_script() {
 async fn the_control_port_says_what_is_wrong() {
     let server = FaultServer::start(one_two_three()).await.unwrap();
     let (status, error) = control(&server, "POST", "/script", r#"{ "steps": [] }"#);
-    assert_eq!(
-        (status, &error["error"]["message"]),
-        (400, &json!("steps: expected at least one step"))
-    );
+    assert_eq!((status, &error["error"]["message"]), (400, &json!("steps: expected at least one step")));
     let (status, error) = control(&server, "GET", "/script", "");
     assert_eq!(status, 404);
-    assert!(
-        error["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("POST /script"),
-        "{error}"
-    );
+    assert!(error["error"]["message"].as_str().unwrap().contains("POST /script"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,9 +237,7 @@ async fn a_script_that_is_not_valid_does_not_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_server_closes_its_ports_and_its_connections() {
     let script = r#"{ "steps": [ { "reply": { "message": {} }, "fault": "silence" } ] }"#;
-    let server = FaultServer::start(Script::from_json(script).unwrap())
-        .await
-        .unwrap();
+    let server = FaultServer::start(Script::from_json(script).unwrap()).await.unwrap();
     let mut client = Client::connect(server.addr());
     client.post(ASK);
     client.expect_silence();

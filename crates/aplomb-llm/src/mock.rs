@@ -54,33 +54,20 @@ impl Transport for MockTransport {
 }
 
 fn reset() -> TransportFault {
-    TransportFault {
-        kind: TransportKind::Reset,
-        text: "connection reset by peer".to_owned(),
-    }
+    TransportFault { kind: TransportKind::Reset, text: "connection reset by peer".to_owned() }
 }
 
 fn closed() -> TransportFault {
     let text = "connection closed before message completed".to_owned();
-    TransportFault {
-        kind: TransportKind::Closed,
-        text,
-    }
+    TransportFault { kind: TransportKind::Closed, text }
 }
 
 fn play(response: script::Response) -> Response {
     let headers = response.headers.iter().filter_map(|(name, value)| {
-        Some((
-            HeaderName::try_from(name).ok()?,
-            HeaderValue::from_str(value).ok()?,
-        ))
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::from_str(value).ok()?))
     });
     let headers: HeaderMap = headers.collect();
-    Response {
-        status: response.status,
-        headers,
-        body: body(response.parts.into(), response.end),
-    }
+    Response { status: response.status, headers, body: body(response.parts.into(), response.end) }
 }
 
 fn body(parts: VecDeque<Part>, end: End) -> Body {

@@ -140,12 +140,7 @@ impl Model {
     /// `config.validation` if the endpoint is not usable.
     pub fn new(config: ModelConfig) -> Result<Model, Error> {
         let transport: Box<dyn Transport> = match &config.endpoint {
-            Endpoint::Http {
-                api_base,
-                api_key,
-                extra_headers,
-                ca_file,
-            } => Box::new(HttpTransport::new(
+            Endpoint::Http { api_base, api_key, extra_headers, ca_file } => Box::new(HttpTransport::new(
                 api_base,
                 api_key.as_ref(),
                 extra_headers,
@@ -188,19 +183,15 @@ impl Model {
         };
         let outcome = match self.request(request, stream) {
             Ok(request) => attempt.make(&*self.transport, request).await,
-            Err(error) => Err(Failure::transport(
-                Phase::Connect,
-                TransportKind::Request,
-                &error.to_string(),
-            )),
+            Err(error) => {
+                let text = format!("the request cannot be written as JSON: {error}");
+                Err(Box::new(Failure::transport(Phase::Connect, TransportKind::Request, &text)))
+            }
         };
         match outcome {
-            Ok(reply) => Ok(Answer {
-                reply,
-                first_delta_ms: attempt.first_delta_ms,
-            }),
+            Ok(reply) => Ok(Answer { reply, first_delta_ms: attempt.first_delta_ms }),
             Err(failure) => Err(AttemptFailed {
-                failure: Box::new(self.completed(failure)),
+                failure: Box::new(self.completed(*failure)),
                 usage: attempt.usage,
                 delivered: attempt.delivered,
             }),
@@ -215,24 +206,14 @@ impl Model {
             max_tokens: self.config.max_tokens,
         };
         let body = openai_chat::request_body(parameters, request.messages, request.tools)?;
-        Ok(Request {
-            path: openai_chat::PATH,
-            body: body.into(),
-            stream,
-            run_id: request.run_id.to_owned(),
-        })
+        Ok(Request { path: openai_chat::PATH, body: body.into(), stream, run_id: request.run_id.to_owned() })
     }
 
     /// The failure with whose it is, and without our key, which some providers repeat in their errors.
     fn completed(&self, mut failure: Failure) -> Failure {
         failure.provider.clone_from(&self.config.provider);
         failure.model.clone_from(&self.config.model);
-        if let Endpoint::Http {
-            api_key,
-            extra_headers,
-            ..
-        } = &self.config.endpoint
-        {
+        if let Endpoint::Http { api_key, extra_headers, .. } = &self.config.endpoint {
             for secret in api_key
                 .iter()
                 .map(|key| key.expose_secret())
@@ -255,32 +236,25 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    async fn make(&mut self, transport: &dyn Transport, request: Request) -> Result<Reply, Failure> {
+    async fn make(&mut self, transport: &dyn Transport, request: Request) -> Result<Reply, Box<Failure>> {
         let streamed = request.stream;
-        let fault = |fault: TransportFault| Failure::transport(Phase::Connect, fault.kind, &fault.text);
         let response = match self.clocks.wait(transport.send(request)).await {
-            Ok(sent) => sent.map_err(fault)?,
+            Ok(sent) => sent.map_err(|fault| broken(Phase::Connect, &fault))?,
             Err(limit) => return Err(timed_out(Phase::Connect, limit)),
         };
         let received_at_ms = wall_ms();
-        let Response {
-            status,
-            headers,
-            body,
-        } = response;
-        let seen = |mut failure: Failure| {
+        let Response { status, headers, body } = response;
+        let seen = |mut failure: Box<Failure>| {
             failure.status = Some(status);
             failure.received_at_ms = Some(received_at_ms);
-            failure.with_headers(
-                headers
-                    .iter()
-                    .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?))),
-            )
+            let readable =
+                headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+            Box::new(failure.with_headers(readable))
         };
         if !(200..300).contains(&status) {
             // An error whose body breaks off, or is too long, is still the error that its status says.
             let (body, _) = self.read(body, ERROR_BODY_LIMIT).await;
-            return Err(seen(Failure::status(status, &body)));
+            return Err(seen(Box::new(Failure::status(status, &body))));
         }
         let outcome = if streamed && is_event_stream(&headers) {
             self.read_stream(body).await
@@ -291,15 +265,14 @@ impl Attempt<'_> {
     }
 
     /// An answer in one piece. Some servers give one although a stream was asked for.
-    async fn read_whole(&mut self, body: Body) -> Result<Reply, Failure> {
-        let (body, broken) = self.read(body, BODY_LIMIT).await;
-        if let Some(failure) = broken {
+    async fn read_whole(&mut self, body: Body) -> Result<Reply, Box<Failure>> {
+        let (body, failure) = self.read(body, BODY_LIMIT).await;
+        if let Some(failure) = failure {
             return Err(failure);
         }
-        let reply = openai_chat::decode_body(&body).map_err(|(failure, usage)| {
-            self.usage = usage;
-            failure
-        })?;
+        let (reply, usage) = openai_chat::decode_body(&body);
+        self.usage = usage;
+        let reply = reply?;
         for (index, block) in (0..).zip(&reply.message.content) {
             if let Some(delta) = whole_delta(index, block) {
                 self.deliver(&delta);
@@ -308,7 +281,7 @@ impl Attempt<'_> {
         Ok(reply)
     }
 
-    async fn read_stream(&mut self, mut body: Body) -> Result<Reply, Failure> {
+    async fn read_stream(&mut self, mut body: Body) -> Result<Reply, Box<Failure>> {
         let mut decoder = Decoder::default();
         let mut began = false;
         while !decoder.is_done() {
@@ -318,7 +291,7 @@ impl Attempt<'_> {
                 // Nothing that comes after the terminal event can take the answer back but an error that says so.
                 Ok(Some(Err(_))) | Err(_) if decoder.is_terminal() => break,
                 Ok(Some(Err(fault))) => {
-                    return Err(Failure::transport(Phase::MidStream, fault.kind, &fault.text));
+                    return Err(broken(Phase::MidStream, &fault));
                 }
                 Err(limit) => return Err(timed_out(Phase::MidStream, limit)),
             };
@@ -327,8 +300,7 @@ impl Attempt<'_> {
             let events = events?;
             for event in &events {
                 if let StreamEvent::Delta(delta) = event {
-                    self.first_delta_ms
-                        .get_or_insert_with(|| self.clocks.elapsed_ms());
+                    self.first_delta_ms.get_or_insert_with(|| self.clocks.elapsed_ms());
                     self.deliver(delta);
                 }
             }
@@ -343,10 +315,10 @@ impl Attempt<'_> {
     }
 
     /// As much of a body as comes, at most `limit` bytes, and what went wrong with the rest.
-    async fn read(&self, mut body: Body, limit: usize) -> (Vec<u8>, Option<Failure>) {
+    async fn read(&self, mut body: Body, limit: usize) -> (Vec<u8>, Option<Box<Failure>>) {
         let mut whole = Vec::new();
         loop {
-            let broken = match self.clocks.wait(body.next()).await {
+            let failure = match self.clocks.wait(body.next()).await {
                 Ok(None) => return (whole, None),
                 Ok(Some(Ok(bytes))) => {
                     let room = limit - whole.len();
@@ -354,12 +326,12 @@ impl Attempt<'_> {
                     if bytes.len() <= room {
                         continue;
                     }
-                    Failure::anomaly(Phase::Body, Anomaly::TooLarge, b"")
+                    Box::new(Failure::anomaly(Phase::Body, Anomaly::TooLarge, b""))
                 }
-                Ok(Some(Err(fault))) => Failure::transport(Phase::Body, fault.kind, &fault.text),
+                Ok(Some(Err(fault))) => broken(Phase::Body, &fault),
                 Err(limit) => timed_out(Phase::Body, limit),
             };
-            return (whole, Some(broken));
+            return (whole, Some(failure));
         }
     }
 
@@ -371,24 +343,18 @@ impl Attempt<'_> {
     }
 }
 
-fn timed_out(phase: Phase, limit: TransportKind) -> Failure {
-    let text = limit
-        .setting()
-        .map(|setting| format!("timed out ({setting})"))
-        .unwrap_or_default();
-    Failure::transport(phase, limit, &text)
+fn broken(phase: Phase, fault: &TransportFault) -> Box<Failure> {
+    Box::new(Failure::transport(phase, fault.kind, &fault.text))
+}
+
+fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
+    let text = limit.setting().map(|setting| format!("timed out ({setting})")).unwrap_or_default();
+    Box::new(Failure::transport(phase, limit, &text))
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
-    let content_type = headers
-        .get(http::header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|value| {
-        value
-            .trim_start()
-            .to_ascii_lowercase()
-            .starts_with("text/event-stream")
-    })
+    let content_type = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
 /// A block as the one delta that brings it whole.

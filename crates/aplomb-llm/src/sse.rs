@@ -98,25 +98,14 @@ impl Decoder {
     fn take_line(&mut self, line: &[u8]) -> Option<Event> {
         // Characters are decoded a whole line at a time, so that one split between packets stays whole.
         let line = String::from_utf8_lossy(line);
-        let line = if self.began {
-            &*line
-        } else {
-            line.strip_prefix('\u{feff}').unwrap_or(&line)
-        };
+        let line = if self.began { &*line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
         self.began = true;
         if line.is_empty() {
             let kind = std::mem::take(&mut self.kind);
             // An event type without data dispatches nothing, by the standard. But `event: error` alone is how some
             // gateways end a stream, and an error must not be lost.
             let data = self.data.take().or_else(|| (kind == "error").then(String::new))?;
-            return Some(Event {
-                kind: if kind.is_empty() {
-                    "message".to_owned()
-                } else {
-                    kind
-                },
-                data,
-            });
+            return Some(Event { kind: if kind.is_empty() { "message".to_owned() } else { kind }, data });
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -154,33 +143,19 @@ mod tests {
 
     #[test]
     fn lines_end_in_lf_cr_or_crlf() {
-        for stream in [
-            "data: a\n\ndata: b\n\n",
-            "data: a\r\rdata: b\r\r",
-            "data: a\r\n\r\ndata: b\r\n\r\n",
-        ] {
-            assert_eq!(
-                decode(&[stream.as_bytes()]),
-                [message("a"), message("b")],
-                "{stream:?}"
-            );
+        for stream in ["data: a\n\ndata: b\n\n", "data: a\r\rdata: b\r\r", "data: a\r\n\r\ndata: b\r\n\r\n"] {
+            assert_eq!(decode(&[stream.as_bytes()]), [message("a"), message("b")], "{stream:?}");
         }
     }
 
     #[test]
     fn one_space_after_the_colon_is_not_data_and_none_is_needed() {
-        assert_eq!(
-            decode(&[b"data:a\n\ndata:  b\n\n"]),
-            [message("a"), message(" b")]
-        );
+        assert_eq!(decode(&[b"data:a\n\ndata:  b\n\n"]), [message("a"), message(" b")]);
     }
 
     #[test]
     fn data_lines_are_joined_and_comments_are_nothing() {
-        assert_eq!(
-            decode(&[b": hi\ndata: a\n: ho\ndata: b\n\n: ping\n\n"]),
-            [message("a\nb")]
-        );
+        assert_eq!(decode(&[b": hi\ndata: a\n: ho\ndata: b\n\n: ping\n\n"]), [message("a\nb")]);
     }
 
     #[test]
@@ -190,10 +165,7 @@ mod tests {
 
     #[test]
     fn an_error_event_without_data_is_an_event() {
-        assert_eq!(
-            decode(&[b"event: error\n\n"]),
-            [("error".to_owned(), String::new())]
-        );
+        assert_eq!(decode(&[b"event: error\n\n"]), [("error".to_owned(), String::new())]);
         assert_eq!(decode(&[b"event: ping\n\n"]), []);
     }
 

@@ -11,10 +11,7 @@ use crate::driver::{Sim, ToolTurn, Turn, sim, tool_failure};
 /// The random run of a seed.
 pub fn chaotic(seed: u64) -> Sim {
     let mut dice = fastrand::Rng::with_seed(seed ^ 0x5EED);
-    let mut sim = sim()
-        .seed(seed)
-        .provider(|attempt| turn(attempt.entropy))
-        .tool(|_, entropy| tool(entropy));
+    let mut sim = sim().seed(seed).provider(|attempt| turn(attempt.entropy)).tool(|_, entropy| tool(entropy));
     if dice.bool() {
         sim = sim.exec();
     }
@@ -44,10 +41,7 @@ fn turn(entropy: u64) -> Turn {
     let mut turn = match dice.u8(..10) {
         0..=3 => answer(&mut dice),
         4..=8 => Turn::fails(failure(&mut dice)),
-        _ => Turn {
-            panics: dice.u8(..8) == 0,
-            ..Turn::fails(failure(&mut dice))
-        },
+        _ => Turn { panics: dice.u8(..8) == 0, ..Turn::fails(failure(&mut dice)) },
     };
     turn.delivered = dice.u8(..4) == 0;
     if dice.bool() {
@@ -74,12 +68,7 @@ fn answer(dice: &mut fastrand::Rng) -> Turn {
         _ => FinishReason::ToolCalls,
     };
     if calls.is_empty() {
-        return Turn::replies(
-            vec![Block::Text {
-                text: "done".to_owned(),
-            }],
-            finish,
-        );
+        return Turn::replies(vec![Block::Text { text: "done".to_owned() }], finish);
     }
     Turn::replies(calls, finish)
 }
@@ -92,11 +81,8 @@ fn failure(dice: &mut fastrand::Rng) -> Failure {
         }
         1 => {
             let wait = pick(dice, "1", &["0", "7", "90", "soon"]);
-            Failure::status(
-                429,
-                json!({"error": {"message": "slow down"}}).to_string().as_bytes(),
-            )
-            .with_headers([("retry-after", wait)])
+            Failure::status(429, json!({"error": {"message": "slow down"}}).to_string().as_bytes())
+                .with_headers([("retry-after", wait)])
         }
         2 => {
             let kinds = [
@@ -112,11 +98,7 @@ fn failure(dice: &mut fastrand::Rng) -> Failure {
         }
         _ => {
             let anomalies = [Anomaly::Empty, Anomaly::MalformedEvent, Anomaly::Error];
-            Failure::anomaly(
-                Phase::MidStream,
-                pick(dice, Anomaly::NoTerminalEvent, &anomalies),
-                b"",
-            )
+            Failure::anomaly(Phase::MidStream, pick(dice, Anomaly::NoTerminalEvent, &anomalies), b"")
         }
     }
 }
@@ -124,11 +106,7 @@ fn failure(dice: &mut fastrand::Rng) -> Failure {
 /// One of them, each as likely as the others.
 fn pick<T: Copy>(dice: &mut fastrand::Rng, first: T, rest: &[T]) -> T {
     let index = dice.usize(..=rest.len());
-    index
-        .checked_sub(1)
-        .and_then(|index| rest.get(index))
-        .copied()
-        .unwrap_or(first)
+    index.checked_sub(1).and_then(|index| rest.get(index)).copied().unwrap_or(first)
 }
 
 fn tool(entropy: u64) -> ToolTurn {

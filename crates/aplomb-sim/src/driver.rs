@@ -48,49 +48,28 @@ pub struct Turn {
 impl Turn {
     /// Fails at once, with nothing delivered.
     pub fn fails(failure: Failure) -> Turn {
-        Turn {
-            takes_ms: 0,
-            delivered: false,
-            end: Err(failure),
-            usage: None,
-            panics: false,
-        }
+        Turn { takes_ms: 0, delivered: false, end: Err(failure), usage: None, panics: false }
     }
 
     /// Answers at once with a text.
     pub fn says(text: &str) -> Turn {
-        Turn::replies(
-            vec![Block::Text {
-                text: text.to_owned(),
-            }],
-            FinishReason::Stop,
-        )
+        Turn::replies(vec![Block::Text { text: text.to_owned() }], FinishReason::Stop)
     }
 
     /// Answers at once with one tool call.
     pub fn calls(name: &str, arguments: &str) -> Turn {
-        let call = ToolCall {
-            id: "call_1".to_owned(),
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
-        };
+        let call =
+            ToolCall { id: "call_1".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() };
         Turn::replies(vec![Block::ToolCall(call)], FinishReason::ToolCalls)
     }
 
     /// Answers at once.
     pub fn replies(content: Vec<Block>, finish: FinishReason) -> Turn {
-        let message = Message {
-            role: Role::Assistant,
-            content,
-        };
+        let message = Message { role: Role::Assistant, content };
         Turn {
             takes_ms: 0,
             delivered: false,
-            end: Ok(Reply {
-                message,
-                finish,
-                usage: None,
-            }),
+            end: Ok(Reply { message, finish, usage: None }),
             usage: None,
             panics: false,
         }
@@ -105,10 +84,7 @@ impl Turn {
     /// The same, with some of the answer handed to somebody.
     #[must_use]
     pub fn delivering(self) -> Turn {
-        Turn {
-            delivered: true,
-            ..self
-        }
+        Turn { delivered: true, ..self }
     }
 }
 
@@ -164,28 +140,19 @@ impl Sim {
     /// What answers requests.
     #[must_use]
     pub fn provider(self, provider: impl FnMut(&Attempt) -> Turn + 'static) -> Sim {
-        Sim {
-            provider: Box::new(provider),
-            ..self
-        }
+        Sim { provider: Box::new(provider), ..self }
     }
 
     /// What runs tool calls.
     #[must_use]
     pub fn tool(self, tool: impl FnMut(&ToolCall, u64) -> ToolTurn + 'static) -> Sim {
-        Sim {
-            tool: Box::new(tool),
-            ..self
-        }
+        Sim { tool: Box::new(tool), ..self }
     }
 
     /// Enters by `exec`.
     #[must_use]
     pub fn exec(self) -> Sim {
-        Sim {
-            entry: Entry::Exec,
-            ..self
-        }
+        Sim { entry: Entry::Exec, ..self }
     }
 
     /// Changes the policy.
@@ -220,29 +187,20 @@ impl Sim {
     /// When the run must have ended.
     #[must_use]
     pub fn time_limit_ms(self, limit_ms: u64) -> Sim {
-        Sim {
-            time_limit_ms: Some(limit_ms),
-            ..self
-        }
+        Sim { time_limit_ms: Some(limit_ms), ..self }
     }
 
     /// Cancels at that time.
     #[must_use]
     pub fn cancel_at(self, at: u64) -> Sim {
-        Sim {
-            cancel_at: Some(at),
-            ..self
-        }
+        Sim { cancel_at: Some(at), ..self }
     }
 
     /// Lets the results of aborted effects arrive all the same, as they do when an abort comes too late, and every
     /// input arrive twice.
     #[must_use]
     pub fn late_inputs(self) -> Sim {
-        Sim {
-            late_inputs: true,
-            ..self
-        }
+        Sim { late_inputs: true, ..self }
     }
 
     /// Runs to the end and checks every promise.
@@ -279,13 +237,7 @@ impl Sim {
         let mut world = World::new(self.seed, self.policy.clone(), self.late_inputs);
         world.expect(0, None, Input::Started(Box::new(self.start(input))));
         if let Some(at) = self.cancel_at {
-            world.expect(
-                at,
-                None,
-                Input::Cancelled {
-                    by: "test".to_owned(),
-                },
-            );
+            world.expect(at, None, Input::Cancelled { by: "test".to_owned() });
         }
         while let Some((at, input)) = world.next_input() {
             let entropy = world.entropy.u64(..);
@@ -309,40 +261,22 @@ impl Sim {
             wall_ms: 1_700_000_000_000,
             entry: self.entry,
             messages: vec![Arc::new(Message::text(Role::User, input))],
-            time_limit: self.time_limit_ms.map(|limit_ms| TimeLimit {
-                limit_ms,
-                setting: "timeout".to_owned(),
-            }),
+            time_limit: self
+                .time_limit_ms
+                .map(|limit_ms| TimeLimit { limit_ms, setting: "timeout".to_owned() }),
         }
     }
 
     fn perform(&mut self, world: &mut World, at: u64, effect: Effect) {
         match effect {
-            Effect::CallModel {
-                effect,
-                attempt,
-                messages,
-                ..
-            } => {
+            Effect::CallModel { effect, attempt, messages, .. } => {
                 let request = world.report.performed.requests;
                 world.report.performed.requests += 1;
                 let entropy = world.entropy.u64(..);
-                let turn = (self.provider)(&Attempt {
-                    request,
-                    attempt,
-                    messages,
-                    entropy,
-                });
+                let turn = (self.provider)(&Attempt { request, attempt, messages, entropy });
                 let input = match turn.end {
-                    _ if turn.panics => Input::EffectPanicked {
-                        effect,
-                        message: "boom".to_owned(),
-                    },
-                    Ok(reply) => Input::ModelReplied {
-                        effect,
-                        reply,
-                        first_delta_ms: None,
-                    },
+                    _ if turn.panics => Input::EffectPanicked { effect, message: "boom".to_owned() },
+                    Ok(reply) => Input::ModelReplied { effect, reply, first_delta_ms: None },
                     Err(failure) => Input::ModelFailed {
                         effect,
                         failure: Box::new(failure),
@@ -357,20 +291,10 @@ impl Sim {
                 let entropy = world.entropy.u64(..);
                 let (takes_ms, input) = match (self.tool)(&call, entropy) {
                     ToolTurn::Returns(takes_ms, result) => (takes_ms, Input::ToolReturned { effect, result }),
-                    ToolTurn::Fails(takes_ms, error) => (
-                        takes_ms,
-                        Input::ToolFailed {
-                            effect,
-                            error: error.details(),
-                        },
-                    ),
-                    ToolTurn::Panics => (
-                        0,
-                        Input::EffectPanicked {
-                            effect,
-                            message: "boom".to_owned(),
-                        },
-                    ),
+                    ToolTurn::Fails(takes_ms, error) => {
+                        (takes_ms, Input::ToolFailed { effect, error: error.details() })
+                    }
+                    ToolTurn::Panics => (0, Input::EffectPanicked { effect, message: "boom".to_owned() }),
                 };
                 world.expect(at + takes_ms, Some(effect), input);
             }
@@ -420,11 +344,7 @@ impl World {
     }
 
     fn expect(&mut self, at: u64, effect: Option<EffectId>, input: Input) {
-        let copies = if self.late_inputs && effect.is_some() {
-            2
-        } else {
-            1
-        };
+        let copies = if self.late_inputs && effect.is_some() { 2 } else { 1 };
         for _ in 0..copies {
             self.queue.insert((at, self.queued), (effect, input.clone()));
             self.queued += 1;
@@ -446,17 +366,14 @@ impl World {
             self.live.apply(record);
             match serde_json::to_string(record).and_then(|json| serde_json::from_str::<Record>(&json)) {
                 Ok(read_back) => self.replayed.apply(&read_back),
-                Err(error) => self
-                    .report
-                    .divergences
-                    .push(format!("{record:?} does not survive JSON: {error}")),
+                Err(error) => {
+                    self.report.divergences.push(format!("{record:?} does not survive JSON: {error}"))
+                }
             }
         }
         if self.live != self.replayed {
             let last = records.last().map(|record| format!("{record:?}"));
-            self.report
-                .divergences
-                .push(format!("the fold differs from the live state after {last:?}"));
+            self.report.divergences.push(format!("the fold differs from the live state after {last:?}"));
         }
         self.report.records.extend_from_slice(records);
     }

@@ -14,14 +14,9 @@ use crate::report::Report;
 /// The promises that the run broke.
 pub(crate) fn broken(report: &Report) -> Vec<String> {
     let mut broken = report.divergences.clone();
-    for check in [
-        ends,
-        attempts_agree,
-        calls_keep_to_their_ledger,
-        waits_are_kept,
-        tools_run_once,
-        events_are_true,
-    ] {
+    for check in
+        [ends, attempts_agree, calls_keep_to_their_ledger, waits_are_kept, tools_run_once, events_are_true]
+    {
         check(report, &mut broken);
     }
     broken
@@ -29,11 +24,7 @@ pub(crate) fn broken(report: &Report) -> Vec<String> {
 
 /// A run ends once, by its deadline, and asks for nothing after its end.
 fn ends(report: &Report, broken: &mut Vec<String>) {
-    let finishes = report
-        .effects
-        .iter()
-        .filter(|(_, effect)| matches!(effect, Effect::Finish(_)))
-        .count();
+    let finishes = report.effects.iter().filter(|(_, effect)| matches!(effect, Effect::Finish(_))).count();
     if finishes != 1 {
         broken.push(format!("the run finished {finishes} times"));
     }
@@ -49,15 +40,8 @@ fn ends(report: &Report, broken: &mut Vec<String>) {
     {
         broken.push(format!("the run ended at {ended}, past its deadline {limit}"));
     }
-    let ended = report
-        .records
-        .iter()
-        .position(|record| matches!(record.fact, Fact::Finished { .. }));
-    for record in report
-        .records
-        .iter()
-        .skip(ended.map_or(usize::MAX, |index| index + 1))
-    {
+    let ended = report.records.iter().position(|record| matches!(record.fact, Fact::Finished { .. }));
+    for record in report.records.iter().skip(ended.map_or(usize::MAX, |index| index + 1)) {
         if !matches!(record.fact, Fact::Stale { .. }) {
             broken.push(format!("a fact after the end: {record:?}"));
         }
@@ -66,33 +50,18 @@ fn ends(report: &Report, broken: &mut Vec<String>) {
 
 /// Promise 1: requests on the wire = attempts in the ledger = attempts in the error.
 fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
-    let recorded = report
-        .records
-        .iter()
-        .filter(|record| matches!(record.fact, Fact::AttemptStarted { .. }))
-        .count();
+    let recorded =
+        report.records.iter().filter(|record| matches!(record.fact, Fact::AttemptStarted { .. })).count();
     if recorded != report.requests() {
-        broken.push(format!(
-            "{} requests on the wire, {recorded} in the records",
-            report.requests()
-        ));
+        broken.push(format!("{} requests on the wire, {recorded} in the records", report.requests()));
     }
-    let opened = report
-        .records
-        .iter()
-        .rposition(|record| matches!(record.fact, Fact::CallOpened { .. }));
+    let opened = report.records.iter().rposition(|record| matches!(record.fact, Fact::CallOpened { .. }));
     let last_call = report.records.get(opened.unwrap_or(0)..).unwrap_or_default();
-    let of_last_call = last_call
-        .iter()
-        .filter(|record| matches!(record.fact, Fact::AttemptFailed { .. }))
-        .count();
+    let of_last_call =
+        last_call.iter().filter(|record| matches!(record.fact, Fact::AttemptFailed { .. })).count();
     if let Some(error) = report.error()
-        && last_call
-            .iter()
-            .any(|record| matches!(record.fact, Fact::Decided { .. }))
-        && !last_call
-            .iter()
-            .any(|record| matches!(record.fact, Fact::ModelReplied { .. }))
+        && last_call.iter().any(|record| matches!(record.fact, Fact::Decided { .. }))
+        && !last_call.iter().any(|record| matches!(record.fact, Fact::ModelReplied { .. }))
         && error.attempt_log().len() != of_last_call
     {
         broken.push(format!(
@@ -155,11 +124,7 @@ fn waits_are_kept(report: &Report, broken: &mut Vec<String>) {
             _ => {}
         }
     }
-    if report
-        .waits_ms()
-        .iter()
-        .any(|wait| *wait > report.policy.max_inline_wait_ms.saturating_add(1_000))
-    {
+    if report.waits_ms().iter().any(|wait| *wait > report.policy.max_inline_wait_ms.saturating_add(1_000)) {
         broken.push("a wait longer than max_inline_wait_ms".to_owned());
     }
 }
@@ -181,12 +146,7 @@ fn tools_run_once(report: &Report, broken: &mut Vec<String>) {
             _ => {}
         }
     }
-    if report
-        .performed
-        .tool_effects
-        .iter()
-        .any(|effect| forbidden.contains(effect))
-    {
+    if report.performed.tool_effects.iter().any(|effect| forbidden.contains(effect)) {
         broken.push("a tool call ran whose arguments were cut off".to_owned());
     }
 }
@@ -203,14 +163,9 @@ fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     if last != Some(names::SESSION_RUN_COMPLETED) {
         broken.push(format!("the last event is {last:?}"));
     }
-    let failed = report
-        .records
-        .iter()
-        .filter(|record| matches!(record.fact, Fact::AttemptFailed { .. }))
-        .count();
+    let failed =
+        report.records.iter().filter(|record| matches!(record.fact, Fact::AttemptFailed { .. })).count();
     if failed != decisions {
-        broken.push(format!(
-            "{failed} attempts failed, {decisions} decisions were announced"
-        ));
+        broken.push(format!("{failed} attempts failed, {decisions} decisions were announced"));
     }
 }

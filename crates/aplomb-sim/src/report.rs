@@ -74,10 +74,7 @@ impl Report {
 
     /// When the run ended, on its own clock.
     pub fn ended_at(&self) -> Option<u64> {
-        self.effects
-            .iter()
-            .find(|(_, effect)| matches!(effect, Effect::Finish(_)))
-            .map(|(at, _)| *at)
+        self.effects.iter().find(|(_, effect)| matches!(effect, Effect::Finish(_))).map(|(at, _)| *at)
     }
 
     /// The events, in order.

@@ -22,20 +22,13 @@ fn ten_thousand_random_runs_keep_every_promise() {
                  What it did: cargo run -p aplomb-sim --example trace -- {seed}"
             );
         };
-        let ending = run
-            .finished()
-            .expect("checked by the promises")
-            .stop_reason
-            .as_str();
+        let ending = run.finished().expect("checked by the promises").stop_reason.as_str();
         *endings.entry(ending).or_default() += 1;
     }
     // The dice must reach every kind of ending, or the promises were hardly put to the test.
     if !single {
         for ending in ["completed", "failed", "cancelled", "timeout", "max_steps"] {
-            assert!(
-                endings.get(ending).is_some_and(|count| *count >= 100),
-                "{endings:?}"
-            );
+            assert!(endings.get(ending).is_some_and(|count| *count >= 100), "{endings:?}");
         }
     }
 }

@@ -20,15 +20,8 @@ fn a_persistent_503_costs_six_requests_and_waits_half_one_two_four_eight_seconds
     assert_eq!(error.code(), codes::LLM_CONNECTION);
     assert_eq!(error.attempt_log().len(), 6);
     assert!(error.message().contains("failed after 6 attempts"), "{error}");
-    let layers: Vec<_> = error
-        .attempt_log()
-        .iter()
-        .map(|attempt| attempt.layer.as_str())
-        .collect();
-    assert_eq!(
-        layers,
-        ["first", "transport", "transport", "session", "session", "session"]
-    );
+    let layers: Vec<_> = error.attempt_log().iter().map(|attempt| attempt.layer.as_str()).collect();
+    assert_eq!(layers, ["first", "transport", "transport", "session", "session", "session"]);
 }
 
 #[test]
@@ -41,11 +34,7 @@ fn entered_by_exec_a_persistent_503_costs_no_more_than_by_run() {
 #[test]
 fn a_permanent_failure_costs_one_request_and_says_so() {
     let quota = br#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
-    for failure in [
-        Failure::status(400, b""),
-        Failure::status(401, b""),
-        Failure::status(429, quota),
-    ] {
+    for failure in [Failure::status(400, b""), Failure::status(401, b""), Failure::status(429, quota)] {
         for entry in [sim(), sim().exec()] {
             let failure = failure.clone();
             let run = entry.provider(move |_| Turn::fails(failure.clone())).run("hi");
@@ -70,11 +59,7 @@ fn an_unknown_failure_costs_run_one_request_and_exec_three() {
 
 #[test]
 fn with_the_other_owners_disabled_exec_retries_what_is_retryable() {
-    let run = sim()
-        .only_exec_retries()
-        .provider(|_| status(503))
-        .jitter_none()
-        .run("hi");
+    let run = sim().only_exec_retries().provider(|_| status(503)).jitter_none().run("hi");
     assert_eq!(run.requests(), 3);
     assert_eq!(run.waits_ms(), [1_500, 3_000]);
 }
@@ -97,27 +82,15 @@ fn both_routes_of_an_error_without_text_give_the_same_verdict_count_and_code() {
     let event = sim().provider(move |_| event()).jitter_none().run("hi");
     assert_eq!((raised.requests(), event.requests()), (6, 6));
     assert_eq!(raised.error().unwrap().code(), codes::LLM_CONNECTION);
-    assert_eq!(
-        raised.error().unwrap().attempt_log(),
-        event.error().unwrap().attempt_log()
-    );
-    assert_eq!(
-        raised.error().unwrap().attempt_log()[0].error(),
-        "LLMConnectionError"
-    );
+    assert_eq!(raised.error().unwrap().attempt_log(), event.error().unwrap().attempt_log());
+    assert_eq!(raised.error().unwrap().attempt_log()[0].error(), "LLMConnectionError");
 }
 
 #[test]
 fn what_was_delivered_is_the_sessions_to_restart_and_transports_turn_is_over() {
     // A cut after something was delivered, then failures before anything was.
     let run = sim()
-        .provider(|attempt| {
-            if attempt.request == 0 {
-                status(503).delivering()
-            } else {
-                status(503)
-            }
-        })
+        .provider(|attempt| if attempt.request == 0 { status(503).delivering() } else { status(503) })
         .jitter_none()
         .run("hi");
     assert_eq!(run.waits_ms(), [2_000, 4_000, 8_000]);
@@ -136,13 +109,7 @@ fn a_call_that_has_delivered_is_not_restarted_where_restarts_are_forbidden() {
 
 #[test]
 fn connection_failures_skip_transport_where_it_is_told_not_to_retry_them() {
-    let refused = || {
-        Turn::fails(Failure::transport(
-            Phase::Connect,
-            TransportKind::Refused,
-            "refused",
-        ))
-    };
+    let refused = || Turn::fails(Failure::transport(Phase::Connect, TransportKind::Refused, "refused"));
     let run = sim()
         .policy(|policy| policy.transport.retry_on_connection_errors = false)
         .provider(move |_| refused())
@@ -172,19 +139,12 @@ fn a_wait_longer_than_the_inline_limit_is_reported_and_not_slept() {
     assert_eq!((run.requests(), run.ended_at()), (1, Some(250)));
     let error = run.error().unwrap();
     assert_eq!(error.field("retry_after_ms"), Some(&json!(61_000)));
-    assert_eq!(
-        error.field("resume_at"),
-        Some(&json!(1_700_000_000_250_u64 + 61_000))
-    );
+    assert_eq!(error.field("resume_at"), Some(&json!(1_700_000_000_250_u64 + 61_000)));
 }
 
 #[test]
 fn a_wait_that_would_end_past_the_deadline_is_not_slept() {
-    let run = sim()
-        .time_limit_ms(3_000)
-        .provider(|_| status(503))
-        .jitter_none()
-        .run("hi");
+    let run = sim().time_limit_ms(3_000).provider(|_| status(503)).jitter_none().run("hi");
     // 500 + 1 000 fit, 2 000 more do not.
     assert_eq!((run.requests(), run.ended_at()), (3, Some(1_500)));
     assert_eq!(run.error().unwrap().code(), codes::LLM_CONNECTION);
@@ -193,10 +153,7 @@ fn a_wait_that_would_end_past_the_deadline_is_not_slept() {
 
 #[test]
 fn a_run_ends_by_its_deadline_while_the_provider_is_silent() {
-    let run = sim()
-        .time_limit_ms(3_000)
-        .provider(|_| Turn::says("late").after_ms(60_000))
-        .run("hi");
+    let run = sim().time_limit_ms(3_000).provider(|_| Turn::says("late").after_ms(60_000)).run("hi");
     assert_eq!(run.ended_at(), Some(3_000));
     let error = run.error().unwrap();
     assert_eq!(error.code(), codes::EXECUTION_TIMEOUT);
@@ -217,11 +174,7 @@ fn a_run_ends_by_its_deadline_while_a_tool_is_busy() {
 
 #[test]
 fn cancellation_ends_a_run_at_once_in_a_back_off_too() {
-    let run = sim()
-        .cancel_at(700)
-        .provider(|_| status(503))
-        .jitter_none()
-        .run("hi");
+    let run = sim().cancel_at(700).provider(|_| status(503)).jitter_none().run("hi");
     assert_eq!((run.requests(), run.ended_at()), (2, Some(700)));
     assert_eq!(run.error().unwrap().code(), codes::EXECUTION_CANCELLED);
     assert_eq!(run.finished().unwrap().stop_reason, StopReason::Cancelled);
@@ -243,16 +196,10 @@ fn a_retried_call_keeps_its_steps_and_its_tools_results() {
 
 #[test]
 fn an_agent_that_does_not_converge_stops_at_its_step_limit() {
-    let run = sim()
-        .max_steps(3)
-        .provider(|_| Turn::calls("calc", "{}"))
-        .run("hi");
+    let run = sim().max_steps(3).provider(|_| Turn::calls("calc", "{}")).run("hi");
     assert_eq!((run.requests(), run.tool_runs()), (3, 3));
     let error = run.error().unwrap();
     assert_eq!(error.code(), codes::EXECUTION_MAX_STEPS);
-    assert_eq!(
-        (error.field("current"), error.field("limit")),
-        (Some(&json!(3)), Some(&json!(3)))
-    );
+    assert_eq!((error.field("current"), error.field("limit")), (Some(&json!(3)), Some(&json!(3))));
     assert_eq!(run.finished().unwrap().stop_reason, StopReason::MaxSteps);
 }

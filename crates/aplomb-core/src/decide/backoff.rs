@@ -41,26 +41,11 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_the_ceiling_and_never_overflow() {
-        let transport = Backoff {
-            initial_ms: 500,
-            multiplier: 2.0,
-            max_ms: 5_000,
-        };
-        assert_eq!(
-            [0, 1, 2, 3, 4].map(|index| transport.delay_ms(index)),
-            [500, 1_000, 2_000, 4_000, 5_000]
-        );
-        let absurd = Backoff {
-            initial_ms: u64::MAX,
-            multiplier: f64::MAX,
-            max_ms: u64::MAX,
-        };
+        let transport = Backoff { initial_ms: 500, multiplier: 2.0, max_ms: 5_000 };
+        assert_eq!([0, 1, 2, 3, 4].map(|index| transport.delay_ms(index)), [500, 1_000, 2_000, 4_000, 5_000]);
+        let absurd = Backoff { initial_ms: u64::MAX, multiplier: f64::MAX, max_ms: u64::MAX };
         assert_eq!(absurd.delay_ms(u32::MAX), u64::MAX);
-        let zero = Backoff {
-            initial_ms: 0,
-            multiplier: f64::MAX,
-            max_ms: 5_000,
-        };
+        let zero = Backoff { initial_ms: 0, multiplier: f64::MAX, max_ms: 5_000 };
         assert_eq!(zero.delay_ms(u32::MAX), 0);
     }
 

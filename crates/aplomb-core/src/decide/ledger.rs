@@ -69,16 +69,8 @@ impl Allowances {
     pub fn of(policy: &Policy, entered_by_exec: bool) -> Allowances {
         Allowances {
             transport: policy.transport.max_attempts.saturating_sub(1),
-            session: if policy.session.enabled {
-                policy.session.max_retries
-            } else {
-                0
-            },
-            exec: if entered_by_exec {
-                policy.exec.max_retries.saturating_sub(1)
-            } else {
-                0
-            },
+            session: if policy.session.enabled { policy.session.max_retries } else { 0 },
+            exec: if entered_by_exec { policy.exec.max_retries.saturating_sub(1) } else { 0 },
         }
     }
 
@@ -113,11 +105,7 @@ impl Ledger {
         Ledger {
             allowances,
             attempts: 0,
-            used: Allowances {
-                transport: 0,
-                session: 0,
-                exec: 0,
-            },
+            used: Allowances { transport: 0, session: 0, exec: 0 },
             level: Level::Transport,
             delivered: false,
         }

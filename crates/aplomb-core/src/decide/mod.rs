@@ -86,10 +86,7 @@ pub struct Moment {
 /// ```
 pub fn decide(verdict: &Verdict, ledger: &Ledger, policy: &Policy, moment: Moment) -> Decision {
     let stop = |outcome, rule: &str| Decision {
-        action: Action::Stop {
-            outcome,
-            resume_after_ms: verdict.wait.map(|wait| wait.delay_ms),
-        },
+        action: Action::Stop { outcome, resume_after_ms: verdict.wait.map(|wait| wait.delay_ms) },
         rule: rule.to_owned(),
     };
     // 1. Cancelled, or out of time.
@@ -102,11 +99,7 @@ pub fn decide(verdict: &Verdict, ledger: &Ledger, policy: &Policy, moment: Momen
     // 3. The cap, which no combination of layers exceeds.
     if ledger.attempts() >= ledger.cap() {
         return stop(
-            if permanent(verdict) {
-                Outcome::Permanent
-            } else {
-                Outcome::AfterAttempts
-            },
+            if permanent(verdict) { Outcome::Permanent } else { Outcome::AfterAttempts },
             "ledger.cap",
         );
     }
@@ -171,10 +164,7 @@ fn send(
 ) -> Result<Decision, &'static str> {
     let (for_backoff, for_hint) = backoff::two_draws(moment.entropy);
     let backoff = policy.backoff(layer);
-    let layer_ms = policy
-        .transport
-        .jitter
-        .apply(backoff.delay_ms(ledger.used(layer)), for_backoff);
+    let layer_ms = policy.transport.jitter.apply(backoff.delay_ms(ledger.used(layer)), for_backoff);
     let hint_ms = hint.map_or(0, |hint| hint.delay_ms);
     let floor_ms = layer_ms.max(hint_ms);
     if floor_ms > policy.max_inline_wait_ms {
@@ -189,19 +179,13 @@ fn send(
         Jitter::None => 0,
         _ => backoff::uniform(for_hint, (hint_ms / 10).min(1_000)),
     };
-    let delay_ms = layer_ms
-        .max(hint_ms.saturating_add(spread_ms))
-        .min(left_ms.unwrap_or(u64::MAX));
+    let delay_ms = layer_ms.max(hint_ms.saturating_add(spread_ms)).min(left_ms.unwrap_or(u64::MAX));
     let (rule, delay_source) = match hint {
         Some(hint) if hint_ms >= layer_ms => (layer.rule(), hint.source.as_str()),
         _ => (layer.rule(), "backoff"),
     };
     Ok(Decision {
-        action: Action::Send {
-            layer,
-            delay_ms,
-            delay_source: delay_source.to_owned(),
-        },
+        action: Action::Send { layer, delay_ms, delay_source: delay_source.to_owned() },
         rule: rule.to_owned(),
     })
 }

@@ -35,26 +35,16 @@ impl Default for Policy {
 impl Policy {
     pub(super) fn backoff(&self, layer: Layer) -> Backoff {
         match layer {
-            Layer::First => Backoff {
-                initial_ms: 0,
-                multiplier: 1.0,
-                max_ms: 0,
-            },
+            Layer::First => Backoff { initial_ms: 0, multiplier: 1.0, max_ms: 0 },
             Layer::Transport => Backoff {
                 initial_ms: self.transport.initial_backoff_ms,
                 multiplier: self.transport.backoff_multiplier,
                 max_ms: self.transport.max_backoff_ms,
             },
-            Layer::Session => Backoff {
-                initial_ms: self.session.base_delay_ms,
-                multiplier: 2.0,
-                max_ms: u64::MAX,
-            },
-            Layer::Exec => Backoff {
-                initial_ms: self.exec.base_delay_ms,
-                multiplier: 2.0,
-                max_ms: u64::MAX,
-            },
+            Layer::Session => {
+                Backoff { initial_ms: self.session.base_delay_ms, multiplier: 2.0, max_ms: u64::MAX }
+            }
+            Layer::Exec => Backoff { initial_ms: self.exec.base_delay_ms, multiplier: 2.0, max_ms: u64::MAX },
         }
     }
 }
@@ -106,11 +96,7 @@ pub struct SessionRetry {
 
 impl Default for SessionRetry {
     fn default() -> SessionRetry {
-        SessionRetry {
-            enabled: true,
-            max_retries: 3,
-            base_delay_ms: 2_000,
-        }
+        SessionRetry { enabled: true, max_retries: 3, base_delay_ms: 2_000 }
     }
 }
 
@@ -127,10 +113,7 @@ pub struct ExecRetry {
 
 impl Default for ExecRetry {
     fn default() -> ExecRetry {
-        ExecRetry {
-            max_retries: 3,
-            base_delay_ms: 1_500,
-        }
+        ExecRetry { max_retries: 3, base_delay_ms: 1_500 }
     }
 }
 

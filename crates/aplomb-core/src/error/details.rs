@@ -89,11 +89,7 @@ impl ErrorDetails {
 
     /// What was seen, as the cause of the error that it led to.
     pub(crate) fn seen(failure: &Failure) -> ErrorDetails {
-        let type_name = if failure.transport.is_some() {
-            "TransportFault"
-        } else {
-            "ProviderResponse"
-        };
+        let type_name = if failure.transport.is_some() { "TransportFault" } else { "ProviderResponse" };
         ErrorDetails::untyped(type_name, &failure.to_string())
     }
 
@@ -106,10 +102,7 @@ impl ErrorDetails {
                 hint: None,
                 docs_url: None,
                 retryable: false,
-                context: IDENTIFIERS
-                    .into_iter()
-                    .map(|field| (field.to_owned(), Value::Null))
-                    .collect(),
+                context: IDENTIFIERS.into_iter().map(|field| (field.to_owned(), Value::Null)).collect(),
             },
             type_name: type_name.to_owned(),
             cause: None,
@@ -124,21 +117,13 @@ impl ErrorDetails {
         let source = (depth < MAX_DEPTH).then(|| error.source()).flatten();
         // The type of a `dyn Error` further down is not knowable.
         let cause = source.map(|source| Box::new(ErrorDetails::foreign("Error", source, depth + 1)));
-        ErrorDetails {
-            cause,
-            ..ErrorDetails::untyped(type_name, &error.to_string())
-        }
+        ErrorDetails { cause, ..ErrorDetails::untyped(type_name, &error.to_string()) }
     }
 }
 
 impl From<ErrorDetails> for Error {
     fn from(details: ErrorDetails) -> Error {
-        let ErrorDetails {
-            dict,
-            type_name,
-            cause,
-            attempts,
-        } = details;
+        let ErrorDetails { dict, type_name, cause, attempts } = details;
         let known = Code::find(&dict.code);
         let code = known.unwrap_or(codes::OPENAGENTS_ERROR);
         let as_in_table = known.is_some() && type_name == code.type_name();
@@ -169,20 +154,12 @@ mod tests {
         let value =
             serde_json::to_value(Error::new(codes::TOOL_RATE_LIMIT, "slow down\nsecond line")).unwrap();
         let keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(
-            keys,
-            ["code", "context", "docs_url", "hint", "message", "retryable"]
-        );
+        assert_eq!(keys, ["code", "context", "docs_url", "hint", "message", "retryable"]);
         assert_eq!(value["message"], "slow down");
         assert_eq!(value["context"]["run_id"], Value::Null);
         // Inherited from tool.error, and its own.
         assert!(value["context"].as_object().unwrap().contains_key("tool_name"));
-        assert!(
-            value["context"]
-                .as_object()
-                .unwrap()
-                .contains_key("retry_after_ms")
-        );
+        assert!(value["context"].as_object().unwrap().contains_key("retry_after_ms"));
     }
 
     #[test]
@@ -198,18 +175,13 @@ mod tests {
             }
         });
         let details: ErrorDetails = serde_json::from_value(newer.clone()).unwrap();
-        assert_eq!(
-            serde_json::to_value(Error::from(details).details()).unwrap(),
-            newer
-        );
+        assert_eq!(serde_json::to_value(Error::from(details).details()).unwrap(), newer);
     }
 
     #[test]
     fn a_foreign_cause_keeps_its_type_its_text_and_its_own_causes() {
         let io = std::io::Error::other(std::io::Error::other("disk on fire"));
-        let details = Error::new(codes::SESSION_ERROR, "cannot write")
-            .foreign_cause(io)
-            .details();
+        let details = Error::new(codes::SESSION_ERROR, "cannot write").foreign_cause(io).details();
         let cause = details.cause.unwrap();
         assert_eq!(cause.type_name, "std::io::error::Error");
         assert_eq!(cause.dict.message, "disk on fire");

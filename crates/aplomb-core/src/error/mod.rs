@@ -50,10 +50,7 @@ struct Inner {
 #[derive(Clone)]
 enum Cause {
     Ours(Error),
-    Foreign {
-        type_name: &'static str,
-        error: Arc<dyn StdError + Send + Sync>,
-    },
+    Foreign { type_name: &'static str, error: Arc<dyn StdError + Send + Sync> },
 }
 
 /// One request that was made, how it failed, and what was decided then.
@@ -145,10 +142,7 @@ impl Error {
     /// Keeps a foreign error that led to this one; its own `source()` chain stays reachable.
     #[must_use]
     pub fn foreign_cause<E: StdError + Send + Sync + 'static>(self, cause: E) -> Error {
-        let cause = Cause::Foreign {
-            type_name: std::any::type_name::<E>(),
-            error: Arc::new(cause),
-        };
+        let cause = Cause::Foreign { type_name: std::any::type_name::<E>(), error: Arc::new(cause) };
         self.with(|inner| inner.cause = Some(cause))
     }
 
@@ -240,9 +234,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Error");
-        debug
-            .field("code", &self.0.code)
-            .field("message", &self.0.message);
+        debug.field("code", &self.0.code).field("message", &self.0.message);
         if let Some(cause) = self.source() {
             debug.field("cause", &cause);
         }
@@ -258,11 +250,7 @@ impl Serialize for Error {
 
 /// The text form of an error: `TypeName: text`, or `TypeName` alone where the text is empty.
 fn typed_text(type_name: &str, text: &str) -> String {
-    if text.is_empty() {
-        type_name.to_owned()
-    } else {
-        format!("{type_name}: {text}")
-    }
+    if text.is_empty() { type_name.to_owned() } else { format!("{type_name}: {text}") }
 }
 
 #[cfg(test)]
@@ -280,9 +268,6 @@ mod tests {
     #[test]
     fn the_text_of_an_error_without_text_is_its_type_name_alone() {
         assert_eq!(typed_text("LLMConnectionError", ""), "LLMConnectionError");
-        assert_eq!(
-            typed_text("LLMConnectionError", "reset"),
-            "LLMConnectionError: reset"
-        );
+        assert_eq!(typed_text("LLMConnectionError", "reset"), "LLMConnectionError: reset");
     }
 }

@@ -137,10 +137,7 @@ impl ProviderError {
     pub fn from_json(body: &Value) -> ProviderError {
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         if let Value::String(message) = error {
-            return ProviderError {
-                message: Some(message.clone()),
-                ..ProviderError::default()
-            };
+            return ProviderError { message: Some(message.clone()), ..ProviderError::default() };
         }
         let text = |key: &str| match error.get(key) {
             Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
@@ -205,33 +202,18 @@ impl Failure {
 
     /// The network failed. Text that an HTTP client gives can hold credentials, so it is redacted here.
     pub fn transport(phase: Phase, kind: TransportKind, text: &str) -> Failure {
-        let fault = TransportFault {
-            kind,
-            text: redact::text(text),
-        };
-        Failure {
-            transport: Some(fault),
-            ..Failure::new(phase)
-        }
+        let fault = TransportFault { kind, text: redact::text(text) };
+        Failure { transport: Some(fault), ..Failure::new(phase) }
     }
 
     /// The provider answered with a status that says so.
     pub fn status(status: u16, body: &[u8]) -> Failure {
-        Failure {
-            status: Some(status),
-            ..Failure::new(Phase::Response)
-        }
-        .with_body(body)
+        Failure { status: Some(status), ..Failure::new(Phase::Response) }.with_body(body)
     }
 
     /// The status was good, but the answer is not.
     pub fn anomaly(phase: Phase, anomaly: Anomaly, body: &[u8]) -> Failure {
-        Failure {
-            status: Some(200),
-            anomaly: Some(anomaly),
-            ..Failure::new(phase)
-        }
-        .with_body(body)
+        Failure { status: Some(200), anomaly: Some(anomaly), ..Failure::new(phase) }.with_body(body)
     }
 
     fn with_body(mut self, body: &[u8]) -> Failure {
@@ -292,15 +274,8 @@ const REQUEST_ID_HEADERS: [&str; 4] = ["x-request-id", "request-id", "apim-reque
 /// Whether a response header is kept in a failure: those about waiting, limits, identity and content, and no others,
 /// since a header such as `set-cookie` is a credential.
 pub fn keep_header(lower_case_name: &str) -> bool {
-    const NAMES: [&str; 7] = [
-        "content-type",
-        "date",
-        "retry-after",
-        "retry-after-ms",
-        "server",
-        "via",
-        "x-should-retry",
-    ];
+    const NAMES: [&str; 7] =
+        ["content-type", "date", "retry-after", "retry-after-ms", "server", "via", "x-should-retry"];
     NAMES.contains(&lower_case_name)
         || REQUEST_ID_HEADERS.contains(&lower_case_name)
         || lower_case_name.contains("ratelimit")
@@ -330,10 +305,7 @@ impl fmt::Display for Failure {
             write!(f, "HTTP {status}")?;
         }
         match &self.provider_error {
-            ProviderError {
-                message: Some(message),
-                ..
-            } => write!(f, ": {}", one_line(message)),
+            ProviderError { message: Some(message), .. } => write!(f, ": {}", one_line(message)),
             ProviderError { code: Some(word), .. } | ProviderError { kind: Some(word), .. } => {
                 write!(f, ": {}", one_line(word))
             }
@@ -347,11 +319,7 @@ impl fmt::Display for Failure {
 /// The beginning of a body as text, cut between characters.
 fn excerpt(body: &[u8], limit: usize) -> String {
     let text = String::from_utf8_lossy(body.get(..limit).unwrap_or(body));
-    if body.len() > limit {
-        text.trim_end_matches('\u{fffd}').to_owned()
-    } else {
-        text.into_owned()
-    }
+    if body.len() > limit { text.trim_end_matches('\u{fffd}').to_owned() } else { text.into_owned() }
 }
 
 /// White space folded, at most 300 characters.
@@ -370,22 +338,13 @@ mod tests {
 
     #[test]
     fn what_was_seen_reads_as_a_line() {
+        assert_eq!(Failure::status(503, b"").to_string(), "HTTP 503 with an empty body");
         assert_eq!(
-            Failure::status(503, b"").to_string(),
-            "HTTP 503 with an empty body"
-        );
-        assert_eq!(
-            Failure::status(
-                429,
-                br#"{"error":{"message":"Rate limit\nreached","type":"requests"}}"#
-            )
-            .to_string(),
+            Failure::status(429, br#"{"error":{"message":"Rate limit\nreached","type":"requests"}}"#)
+                .to_string(),
             "HTTP 429: Rate limit reached"
         );
-        assert_eq!(
-            Failure::anomaly(Phase::MidStream, Anomaly::Error, b"{}").to_string(),
-            ""
-        );
+        assert_eq!(Failure::anomaly(Phase::MidStream, Anomaly::Error, b"{}").to_string(), "");
     }
 
     #[test]

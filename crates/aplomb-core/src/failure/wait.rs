@@ -44,10 +44,7 @@ impl Wait {
     pub fn of(failure: &Failure) -> Option<Wait> {
         let header = |name: &str| failure.headers.get(name).map(|value| value.trim());
         if let Some(delay_ms) = header("retry-after-ms").and_then(|value| number(value, 1.0)) {
-            return Some(Wait {
-                delay_ms,
-                source: WaitSource::RetryAfterMs,
-            });
+            return Some(Wait { delay_ms, source: WaitSource::RetryAfterMs });
         }
         let value = header("retry-after")?;
         // Digits first and no fall-through: a date parser takes "120" for a year.
@@ -57,10 +54,7 @@ impl Wait {
             until(value, failure)?
         };
         // "0" and a date in the past are no wait: the back-off of the layer applies.
-        (delay_ms > 0).then_some(Wait {
-            delay_ms,
-            source: WaitSource::RetryAfter,
-        })
+        (delay_ms > 0).then_some(Wait { delay_ms, source: WaitSource::RetryAfter })
     }
 }
 
@@ -78,11 +72,7 @@ fn number(value: &str, unit_ms: f64) -> Option<u64> {
 /// The server's clock is the one that both dates come from; ours may be off.
 fn until(date: &str, failure: &Failure) -> Option<u64> {
     let target = httpdate::parse_http_date(date).ok()?;
-    let now = match failure
-        .headers
-        .get("date")
-        .and_then(|date| httpdate::parse_http_date(date).ok())
-    {
+    let now = match failure.headers.get("date").and_then(|date| httpdate::parse_http_date(date).ok()) {
         Some(sent) => sent,
         None => UNIX_EPOCH + Duration::from_millis(failure.received_at_ms?),
     };
@@ -102,14 +92,8 @@ mod tests {
 
     #[test]
     fn the_millisecond_header_wins_over_the_seconds() {
-        assert_eq!(
-            wait(&[("retry-after-ms", "1500"), ("retry-after", "9")]),
-            Some(1500)
-        );
-        assert_eq!(
-            wait(&[("retry-after-ms", "soon"), ("retry-after", "9")]),
-            Some(9000)
-        );
+        assert_eq!(wait(&[("retry-after-ms", "1500"), ("retry-after", "9")]), Some(1500));
+        assert_eq!(wait(&[("retry-after-ms", "soon"), ("retry-after", "9")]), Some(9000));
     }
 
     #[test]
@@ -122,10 +106,7 @@ mod tests {
     fn a_date_counts_from_the_servers_own_clock_if_it_tells_it() {
         let date = "Wed, 21 Oct 2015 07:28:30 GMT";
         assert_eq!(wait(&[("retry-after", date)]), Some(30_000));
-        assert_eq!(
-            wait(&[("retry-after", date), ("date", "Wed, 21 Oct 2015 07:28:20 GMT")]),
-            Some(10_000)
-        );
+        assert_eq!(wait(&[("retry-after", date), ("date", "Wed, 21 Oct 2015 07:28:20 GMT")]), Some(10_000));
     }
 
     #[test]

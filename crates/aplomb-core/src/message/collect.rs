@@ -82,12 +82,7 @@ impl Collector {
         match delta {
             Delta::Text { text } => self.text.push_str(&text),
             Delta::Thinking { text } => self.thinking.push_str(&text),
-            Delta::ToolCall {
-                index,
-                id,
-                name,
-                text,
-            } => {
+            Delta::ToolCall { index, id, name, text } => {
                 let call = self.calls.entry(index).or_insert_with(|| ToolCall {
                     id: String::new(),
                     name: String::new(),
@@ -114,23 +109,13 @@ impl Collector {
     pub fn finish(self) -> Option<Reply> {
         let mut content = Vec::new();
         if !self.thinking.is_empty() {
-            content.push(Block::Thinking {
-                text: self.thinking,
-                signature: None,
-            });
+            content.push(Block::Thinking { text: self.thinking, signature: None });
         }
         if !self.text.is_empty() {
             content.push(Block::Text { text: self.text });
         }
         content.extend(self.calls.into_values().map(Block::ToolCall));
-        let message = Message {
-            role: Role::Assistant,
-            content,
-        };
-        Some(Reply {
-            message,
-            finish: self.finish?,
-            usage: self.usage,
-        })
+        let message = Message { role: Role::Assistant, content };
+        Some(Reply { message, finish: self.finish?, usage: self.usage })
     }
 }

@@ -79,10 +79,7 @@ impl Turn<'_> {
     fn take(&mut self, input: Input) {
         let (name, effect) = (input.name(), input.effect());
         if !self.try_take(input) {
-            self.record(Fact::Stale {
-                input: name.to_owned(),
-                effect,
-            });
+            self.record(Fact::Stale { input: name.to_owned(), effect });
         }
     }
 
@@ -95,20 +92,12 @@ impl Turn<'_> {
             Input::Started(start) => return self.start(*start),
             _ if self.state.opening.is_none() => return false,
             Input::Cancelled { by } => self.cancel(&by),
-            Input::ModelReplied {
-                effect,
-                reply,
-                first_delta_ms,
-            } => {
+            Input::ModelReplied { effect, reply, first_delta_ms } => {
                 if !self.awaits_reply(effect) {
                     return false;
                 }
                 let usage = reply.usage;
-                self.record(Fact::ModelReplied {
-                    effect,
-                    reply,
-                    first_delta_ms,
-                });
+                self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
                 self.emit(
                     names::LLM_SUCCEEDED,
                     json!({"model": self.agent.model, "_metrics": {"usage": usage}}),
@@ -116,23 +105,12 @@ impl Turn<'_> {
                 self.emit_usage();
                 self.advance();
             }
-            Input::ModelFailed {
-                effect,
-                failure,
-                usage,
-                delivered,
-            } => {
+            Input::ModelFailed { effect, failure, usage, delivered } => {
                 if !self.awaits_reply(effect) {
                     return false;
                 }
                 let verdict = classify(&failure);
-                self.record(Fact::AttemptFailed {
-                    effect,
-                    failure,
-                    verdict,
-                    usage,
-                    delivered,
-                });
+                self.record(Fact::AttemptFailed { effect, failure, verdict, usage, delivered });
                 if usage.is_some() {
                     self.emit_usage();
                 }
@@ -158,10 +136,8 @@ impl Turn<'_> {
             }
             Input::EffectPanicked { effect, message } => {
                 if let Some(call) = self.awaits_tool(effect) {
-                    let error = Error::new(
-                        codes::TOOL_ERROR,
-                        format!("tool {} panicked: {message}", call.name),
-                    );
+                    let error =
+                        Error::new(codes::TOOL_ERROR, format!("tool {} panicked: {message}", call.name));
                     self.tool_failed(effect, &call, error);
                     self.advance_after_batch();
                 } else if self.awaits_reply(effect) {
@@ -173,19 +149,10 @@ impl Turn<'_> {
                 }
             }
             Input::TimerFired { effect } => match &self.state.call {
-                _ if self
-                    .state
-                    .opening
-                    .as_ref()
-                    .is_some_and(|opening| opening.timer == Some(effect)) =>
-                {
+                _ if self.state.opening.as_ref().is_some_and(|opening| opening.timer == Some(effect)) => {
                     self.time_out();
                 }
-                Some(Call {
-                    waiting: Waiting::Backoff { timer },
-                    layer,
-                    ..
-                }) if *timer == effect => {
+                Some(Call { waiting: Waiting::Backoff { timer }, layer, .. }) if *timer == effect => {
                     self.start_attempt(*layer);
                 }
                 _ => return false,
@@ -198,26 +165,16 @@ impl Turn<'_> {
         if self.state.opening.is_some() {
             return false;
         }
-        let RunStart {
-            identity,
-            wall_ms,
-            entry,
-            messages,
-            time_limit,
-        } = start;
-        let input = messages
-            .iter()
-            .rfind(|message| message.role == Role::User)
-            .map(|message| message.to_text());
+        let RunStart { identity, wall_ms, entry, messages, time_limit } = start;
+        let input =
+            messages.iter().rfind(|message| message.role == Role::User).map(|message| message.to_text());
         let started = json!({
             "agent_id": identity.agent_id,
             "session_id": identity.session_id,
             "run_id": identity.run_id,
             "input_text": input,
         });
-        let timer = time_limit
-            .as_ref()
-            .map(|limit| (self.state.next_effect(), limit.limit_ms));
+        let timer = time_limit.as_ref().map(|limit| (self.state.next_effect(), limit.limit_ms));
         self.record(Fact::Started {
             identity,
             wall_ms,
@@ -229,11 +186,7 @@ impl Turn<'_> {
         });
         self.emit(names::SESSION_RUN_STARTED, started);
         if let Some((effect, at)) = timer {
-            self.effects.push(Effect::SetTimer {
-                effect,
-                at,
-                ordered_wait: false,
-            });
+            self.effects.push(Effect::SetTimer { effect, at, ordered_wait: false });
         }
         self.advance();
         true
@@ -242,10 +195,7 @@ impl Turn<'_> {
     /// Does what the pattern wants, until something is in flight or the run is over.
     fn advance(&mut self) {
         loop {
-            let view = View {
-                transcript: &self.state.transcript,
-                finish: self.state.finish.as_ref(),
-            };
+            let view = View { transcript: &self.state.transcript, finish: self.state.finish.as_ref() };
             match self.pattern.next(view) {
                 Ask::Model => return self.open_call(),
                 Ask::Tools(calls) => {
@@ -274,16 +224,9 @@ impl Turn<'_> {
             .context("limit", limit);
             return self.fail(error);
         }
-        let by_exec = self
-            .state
-            .opening
-            .as_ref()
-            .is_some_and(|opening| opening.entry == Entry::Exec);
+        let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
         let allowances = Allowances::of(&self.agent.policy, by_exec);
-        self.record(Fact::CallOpened {
-            step: steps + 1,
-            allowances,
-        });
+        self.record(Fact::CallOpened { step: steps + 1, allowances });
         self.emit(names::LLM_CALLED, json!({"model": self.agent.model}));
         self.start_attempt(Layer::First);
     }
@@ -312,24 +255,17 @@ impl Turn<'_> {
             return;
         };
         let deadline = self.state.deadline();
-        let moment = Moment {
-            at: self.at,
-            deadline,
-            entropy: self.entropy,
-        };
+        let moment = Moment { at: self.at, deadline, entropy: self.entropy };
         let (failed_layer, attempt, cap) = (call.layer, call.ledger.attempts(), call.ledger.cap());
         let decision = decide(&verdict, &call.ledger, &self.agent.policy, moment);
         let (paying_layer, wait) = match &decision.action {
-            Action::Send {
-                layer,
-                delay_ms,
-                delay_source,
-            } => (*layer, Some((*delay_ms, delay_source.clone()))),
+            Action::Send { layer, delay_ms, delay_source } => {
+                (*layer, Some((*delay_ms, delay_source.clone())))
+            }
             Action::Stop { .. } => (failed_layer, None),
         };
-        let timer = wait
-            .as_ref()
-            .map(|(delay_ms, _)| (self.state.next_effect(), self.at.saturating_add(*delay_ms)));
+        let timer =
+            wait.as_ref().map(|(delay_ms, _)| (self.state.next_effect(), self.at.saturating_add(*delay_ms)));
         self.emit(
             names::RETRY_DECIDED,
             json!({
@@ -346,16 +282,9 @@ impl Turn<'_> {
                 "error": failure.to_string(),
             }),
         );
-        self.record(Fact::Decided {
-            decision: decision.clone(),
-            timer: timer.map(|(effect, _)| effect),
-        });
+        self.record(Fact::Decided { decision: decision.clone(), timer: timer.map(|(effect, _)| effect) });
         match timer {
-            Some((effect, at)) => self.effects.push(Effect::SetTimer {
-                effect,
-                at,
-                ordered_wait: true,
-            }),
+            Some((effect, at)) => self.effects.push(Effect::SetTimer { effect, at, ordered_wait: true }),
             None => self.give_up(&failure, &verdict, &decision),
         }
     }
@@ -371,17 +300,8 @@ impl Turn<'_> {
     }
 
     fn call_error(&self, failure: &Failure, verdict: &Verdict, decision: &Decision) -> Error {
-        let attempts = self
-            .state
-            .call
-            .as_ref()
-            .map(|call| call.attempts.clone())
-            .unwrap_or_default();
-        let Action::Stop {
-            outcome,
-            resume_after_ms,
-        } = &decision.action
-        else {
+        let attempts = self.state.call.as_ref().map(|call| call.attempts.clone()).unwrap_or_default();
+        let Action::Stop { outcome, resume_after_ms } = &decision.action else {
             return Error::new(verdict.code(), failure.to_string());
         };
         let how = match (outcome, attempts.len()) {
@@ -390,17 +310,15 @@ impl Turn<'_> {
             (Outcome::AfterAttempts, count) => format!("failed after {count} attempts"),
         };
         let seen = attempts.last().map(|attempt| attempt.error()).unwrap_or_default();
-        let mut error = Error::new(
-            verdict.code(),
-            format!("{}/{} {how}: {seen}", self.agent.provider, self.agent.model),
-        )
-        .context("provider", self.agent.provider.as_str())
-        .context("model", self.agent.model.as_str())
-        .context("reason", verdict.reason.as_str())
-        .context("status", failure.status)
-        .context("request_id", failure.request_id.as_deref())
-        .cause(Error::from(ErrorDetails::seen(failure)))
-        .attempts(attempts);
+        let mut error =
+            Error::new(verdict.code(), format!("{}/{} {how}: {seen}", self.agent.provider, self.agent.model))
+                .context("provider", self.agent.provider.as_str())
+                .context("model", self.agent.model.as_str())
+                .context("reason", verdict.reason.as_str())
+                .context("status", failure.status)
+                .context("request_id", failure.request_id.as_deref())
+                .cause(Error::from(ErrorDetails::seen(failure)))
+                .attempts(attempts);
         let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
         if let Some(setting) = setting {
             error = error.context("setting", setting);
@@ -410,9 +328,7 @@ impl Turn<'_> {
         }
         if let (Some(wait_ms), Some(opening)) = (resume_after_ms, &self.state.opening) {
             let resume_at_ms = opening.wall_ms.saturating_add(self.at).saturating_add(*wait_ms);
-            error = error
-                .context("retry_after_ms", *wait_ms)
-                .context("resume_at", resume_at_ms);
+            error = error.context("retry_after_ms", *wait_ms).context("resume_at", resume_at_ms);
         }
         error
     }
@@ -429,11 +345,7 @@ impl Turn<'_> {
                 json!({"tool_id": call.name, "params": params, "call_id": call.id}),
             );
             match self.arguments_of(&call) {
-                Ok(arguments) => self.effects.push(Effect::CallTool {
-                    effect,
-                    call,
-                    arguments,
-                }),
+                Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
                 Err(error) => self.tool_failed(effect, &call, error),
             }
         }
@@ -457,18 +369,12 @@ impl Turn<'_> {
                 true => "this agent has no tools".to_owned(),
                 false => format!("the tools are: {}", known.join(", ")),
             };
-            return Err(Error::new(
-                codes::TOOL_NOT_FOUND,
-                format!("no tool is called {:?}", call.name),
-            )
-            .hint(hint));
+            return Err(
+                Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {:?}", call.name)).hint(hint)
+            );
         }
         // A tool without parameters may be called with nothing at all.
-        let text = if call.arguments.trim().is_empty() {
-            "{}"
-        } else {
-            &call.arguments
-        };
+        let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         match serde_json::from_str(text) {
             Ok(arguments @ Value::Object(_)) => Ok(arguments),
             Ok(_) => Err(Error::new(
@@ -487,15 +393,8 @@ impl Turn<'_> {
             .identified(error)
             .context_if_unset("tool_id", call.name.as_str())
             .context_if_unset("tool_name", call.name.as_str());
-        self.emit_error(
-            names::TOOL_FAILED,
-            &error,
-            json!({"tool_id": call.name, "call_id": call.id}),
-        );
-        self.record(Fact::ToolFailed {
-            effect,
-            error: error.details(),
-        });
+        self.emit_error(names::TOOL_FAILED, &error, json!({"tool_id": call.name, "call_id": call.id}));
+        self.record(Fact::ToolFailed { effect, error: error.details() });
     }
 
     fn advance_after_batch(&mut self) {
@@ -505,22 +404,14 @@ impl Turn<'_> {
     }
 
     fn cancel(&mut self, by: &str) {
-        let error = Error::new(
-            codes::EXECUTION_CANCELLED,
-            format!("the run was cancelled by {by}"),
-        )
-        .context("by", by)
-        .attempts(self.attempts());
+        let error = Error::new(codes::EXECUTION_CANCELLED, format!("the run was cancelled by {by}"))
+            .context("by", by)
+            .attempts(self.attempts());
         self.fail(error);
     }
 
     fn time_out(&mut self) {
-        let Some(limit) = self
-            .state
-            .opening
-            .as_ref()
-            .and_then(|opening| opening.time_limit.clone())
-        else {
+        let Some(limit) = self.state.opening.as_ref().and_then(|opening| opening.time_limit.clone()) else {
             return;
         };
         let place = self.waiting_for();
@@ -543,31 +434,19 @@ impl Turn<'_> {
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        self.state
-            .call
-            .as_ref()
-            .map(|call| call.attempts.clone())
-            .unwrap_or_default()
+        self.state.call.as_ref().map(|call| call.attempts.clone()).unwrap_or_default()
     }
 
     fn waiting_for(&self) -> String {
         match &self.state.call {
-            Some(Call {
-                waiting: Waiting::Backoff { .. },
-                ledger,
-                ..
-            }) => {
+            Some(Call { waiting: Waiting::Backoff { .. }, ledger, .. }) => {
                 format!(
                     "the back-off before attempt {} of model call {}",
                     ledger.attempts() + 1,
                     self.state.steps
                 )
             }
-            Some(call) => format!(
-                "attempt {} of model call {}",
-                call.ledger.attempts(),
-                self.state.steps
-            ),
+            Some(call) => format!("attempt {} of model call {}", call.ledger.attempts(), self.state.steps),
             None => {
                 let open = self.state.batch.iter().filter(|tool| tool.result.is_none());
                 let names: Vec<_> = open.map(|tool| tool.call.name.as_str()).collect();
@@ -578,11 +457,7 @@ impl Turn<'_> {
 
     fn fail(&mut self, error: Error) {
         let mut error = self.identified(error);
-        let partial = self
-            .state
-            .transcript
-            .last()
-            .filter(|last| last.role == Role::Assistant);
+        let partial = self.state.transcript.last().filter(|last| last.role == Role::Assistant);
         if let Some(text) = partial.map(|last| last.to_text()).filter(|text| !text.is_empty()) {
             error = error.context("partial_output", text);
         }
@@ -601,11 +476,7 @@ impl Turn<'_> {
             });
             self.emit_error(names::RUN_FAILED, error, ids);
         }
-        self.record(Fact::Finished {
-            stop_reason,
-            output,
-            error: error.map(|error| error.details()),
-        });
+        self.record(Fact::Finished { stop_reason, output, error: error.map(|error| error.details()) });
         if let Some(opening) = &self.state.opening {
             let payload = json!({
                 "agent_id": opening.identity.agent_id,
@@ -628,24 +499,11 @@ impl Turn<'_> {
             Waiting::Reply { effect, .. } | Waiting::Backoff { timer: effect } => Some(effect),
         });
         let timer = self.state.opening.as_ref().and_then(|opening| opening.timer);
-        let open: Vec<_> = self
-            .state
-            .batch
-            .iter()
-            .filter(|tool| tool.result.is_none())
-            .cloned()
-            .collect();
-        let effects = waiting
-            .into_iter()
-            .chain(open.iter().map(|tool| tool.effect))
-            .chain(timer);
-        self.effects
-            .extend(effects.map(|effect| Effect::Abort { effect }));
+        let open: Vec<_> = self.state.batch.iter().filter(|tool| tool.result.is_none()).cloned().collect();
+        let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect)).chain(timer);
+        self.effects.extend(effects.map(|effect| Effect::Abort { effect }));
         for tool in open {
-            self.emit(
-                names::TOOL_CANCELLED,
-                json!({"tool_id": tool.call.name, "call_id": tool.call.id}),
-            );
+            self.emit(names::TOOL_CANCELLED, json!({"tool_id": tool.call.name, "call_id": tool.call.id}));
         }
     }
 
@@ -655,11 +513,7 @@ impl Turn<'_> {
     }
 
     fn awaits_tool(&self, id: EffectId) -> Option<ToolCall> {
-        let open = self
-            .state
-            .batch
-            .iter()
-            .find(|tool| tool.effect == id && tool.result.is_none())?;
+        let open = self.state.batch.iter().find(|tool| tool.effect == id && tool.result.is_none())?;
         Some(open.call.clone())
     }
 
@@ -692,10 +546,7 @@ impl Turn<'_> {
     fn emit_error(&mut self, name: EventName, error: &Error, mut payload: Value) {
         if let Value::Object(fields) = &mut payload {
             fields.insert("error".to_owned(), error.message().into());
-            fields.insert(
-                "error_details".to_owned(),
-                json!(self.identified(error.clone()).details()),
-            );
+            fields.insert("error_details".to_owned(), json!(self.identified(error.clone()).details()));
         }
         self.emit(name, payload);
     }

@@ -81,9 +81,8 @@ impl RunUsage {
         self.output_tokens = self.output_tokens.saturating_add(tokens.output);
         self.total_tokens = self.input_tokens.saturating_add(self.output_tokens);
         self.input_tokens_cached = self.input_tokens_cached.saturating_add(tokens.input_cached);
-        self.input_tokens_cache_creation = self
-            .input_tokens_cache_creation
-            .saturating_add(tokens.input_cache_creation);
+        self.input_tokens_cache_creation =
+            self.input_tokens_cache_creation.saturating_add(tokens.input_cache_creation);
     }
 
     pub(super) fn set_latencies(&mut self, latencies_ms: &[u64]) {
@@ -107,14 +106,8 @@ mod tests {
     #[test]
     fn a_percentile_is_a_value_that_occurred() {
         let hundred: Vec<u64> = (1..=100).collect();
-        assert_eq!(
-            (nearest_rank(&hundred, 50), nearest_rank(&hundred, 95)),
-            (Some(50), Some(95))
-        );
-        assert_eq!(
-            (nearest_rank(&[7], 50), nearest_rank(&[7], 95)),
-            (Some(7), Some(7))
-        );
+        assert_eq!((nearest_rank(&hundred, 50), nearest_rank(&hundred, 95)), (Some(50), Some(95)));
+        assert_eq!((nearest_rank(&[7], 50), nearest_rank(&[7], 95)), (Some(7), Some(7)));
         assert_eq!(nearest_rank(&[], 50), None);
     }
 }

@@ -87,15 +87,7 @@ impl State {
     /// Adds a fact. Decides nothing: it calls no rule, no pattern, and looks at no setting.
     pub fn apply(&mut self, record: &Record) {
         match &record.fact {
-            Fact::Started {
-                identity,
-                wall_ms,
-                entry,
-                messages,
-                time_limit,
-                timer,
-                pattern: _,
-            } => {
+            Fact::Started { identity, wall_ms, entry, messages, time_limit, timer, pattern: _ } => {
                 self.transcript.clone_from(messages);
                 self.opening = Some(Opening {
                     identity: identity.clone(),
@@ -125,19 +117,10 @@ impl State {
                     }
                     call.ledger.begin_attempt();
                     call.layer = *layer;
-                    call.waiting = Waiting::Reply {
-                        effect: *effect,
-                        since: record.at,
-                    };
+                    call.waiting = Waiting::Reply { effect: *effect, since: record.at };
                 }
             }
-            Fact::AttemptFailed {
-                effect: _,
-                failure,
-                verdict,
-                usage,
-                delivered,
-            } => {
+            Fact::AttemptFailed { effect: _, failure, verdict, usage, delivered } => {
                 if let Some(usage) = usage {
                     self.usage.add_tokens(*usage);
                 }
@@ -164,16 +147,8 @@ impl State {
                     call.waiting = timer.map_or(Waiting::Nothing, |timer| Waiting::Backoff { timer });
                 }
             }
-            Fact::ModelReplied {
-                effect: _,
-                reply,
-                first_delta_ms,
-            } => {
-                if let Some(Call {
-                    waiting: Waiting::Reply { since, .. },
-                    ..
-                }) = &self.call
-                {
+            Fact::ModelReplied { effect: _, reply, first_delta_ms } => {
+                if let Some(Call { waiting: Waiting::Reply { since, .. }, .. }) = &self.call {
                     self.latencies_ms.push(record.at.saturating_sub(*since));
                     self.usage.set_latencies(&self.latencies_ms);
                 }
@@ -188,11 +163,7 @@ impl State {
             Fact::BatchOpened { calls } => {
                 for (effect, call) in calls {
                     self.count_effect(Some(*effect));
-                    self.batch.push(PendingTool {
-                        effect: *effect,
-                        call: call.clone(),
-                        result: None,
-                    });
+                    self.batch.push(PendingTool { effect: *effect, call: call.clone(), result: None });
                 }
             }
             Fact::ToolReturned { effect, result } => {
@@ -204,21 +175,12 @@ impl State {
                 self.settle(*effect, text, false);
             }
             Fact::ToolFailed { effect, error } => {
-                let hint = error
-                    .dict
-                    .hint
-                    .as_deref()
-                    .map(|hint| format!(" ({hint})"))
-                    .unwrap_or_default();
+                let hint = error.dict.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
                 let text = format!("{}: {}{hint}", error.dict.code, error.dict.message);
                 self.usage.tool_calls += 1;
                 self.settle(*effect, text, true);
             }
-            Fact::Finished {
-                stop_reason,
-                output,
-                error,
-            } => {
+            Fact::Finished { stop_reason, output, error } => {
                 self.call = None;
                 self.batch.clear();
                 self.finished = Some(Finished {
@@ -253,33 +215,19 @@ impl State {
     }
 
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.opening
-            .as_ref()?
-            .time_limit
-            .as_ref()
-            .map(|limit| limit.limit_ms)
+        self.opening.as_ref()?.time_limit.as_ref().map(|limit| limit.limit_ms)
     }
 
     /// Notes one tool's result; the last one of a batch moves them all into the conversation.
     fn settle(&mut self, effect: EffectId, text: String, is_error: bool) {
         if let Some(tool) = self.batch.iter_mut().find(|tool| tool.effect == effect) {
             let (call_id, name) = (tool.call.id.clone(), tool.call.name.clone());
-            tool.result = Some(ToolResult {
-                call_id,
-                name,
-                text,
-                is_error,
-            });
+            tool.result = Some(ToolResult { call_id, name, text, is_error });
         }
         if self.batch.iter().all(|tool| tool.result.is_some()) {
-            let results = std::mem::take(&mut self.batch)
-                .into_iter()
-                .filter_map(|tool| tool.result);
+            let results = std::mem::take(&mut self.batch).into_iter().filter_map(|tool| tool.result);
             let content = results.map(Block::ToolResult).collect();
-            self.transcript.push(Arc::new(Message {
-                role: Role::Tool,
-                content,
-            }));
+            self.transcript.push(Arc::new(Message { role: Role::Tool, content }));
         }
     }
 
@@ -313,12 +261,7 @@ fn attempt(call: &Call, failure: &Failure, verdict: &Verdict) -> Attempt {
 
 fn note_action(attempt: &mut Attempt, action: &Action) {
     attempt.action = action_name(action).to_owned();
-    if let Action::Send {
-        delay_ms,
-        delay_source,
-        ..
-    } = action
-    {
+    if let Action::Send { delay_ms, delay_source, .. } = action {
         attempt.delay_ms = Some(*delay_ms);
         attempt.delay_source = Some(delay_source.clone());
     }
@@ -328,13 +271,7 @@ fn note_action(attempt: &mut Attempt, action: &Action) {
 pub(super) fn action_name(action: &Action) -> &'static str {
     match action {
         Action::Send { .. } => "retry",
-        Action::Stop {
-            outcome: Outcome::Permanent,
-            ..
-        } => "failed permanently",
-        Action::Stop {
-            outcome: Outcome::AfterAttempts,
-            ..
-        } => "stop",
+        Action::Stop { outcome: Outcome::Permanent, .. } => "failed permanently",
+        Action::Stop { outcome: Outcome::AfterAttempts, .. } => "stop",
     }
 }

@@ -28,10 +28,7 @@ impl Request {
     /// A request for this path with this body.
     #[must_use]
     pub fn new(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self {
-            path: path.into(),
-            body: body.into(),
-        }
+        Self { path: path.into(), body: body.into() }
     }
 }
 
@@ -60,11 +57,7 @@ impl Engine {
     pub fn new(script: Script) -> Result<Self, ScriptError> {
         script.validate()?;
         let captures = Captures::compile(&script.captures)?;
-        Ok(Self {
-            script,
-            captures,
-            progress: Mutex::default(),
-        })
+        Ok(Self { script, captures, progress: Mutex::default() })
     }
 
     /// What happens after this request.
@@ -88,18 +81,12 @@ impl Engine {
         let whole = match &step.reply {
             Reply::Http(http) => bare(http),
             Reply::Message(message) => {
-                let values = self
-                    .captures
-                    .values(chat.last_user.as_deref(), chat.tool_result.as_deref());
+                let values = self.captures.values(chat.last_user.as_deref(), chat.tool_result.as_deref());
                 openai_chat::render(message, &chat, &values, number)
             }
         };
         let answer = fault::answer(number_headers(whole, number), step.fault.as_ref());
-        Plan {
-            step: Some(index),
-            delay: Duration::from_millis(step.delay_ms),
-            answer,
-        }
+        Plan { step: Some(index), delay: Duration::from_millis(step.delay_ms), answer }
     }
 
     fn count_request(&self) -> u64 {
@@ -130,11 +117,7 @@ impl Engine {
                 return Ok((index, step));
             }
         }
-        Err(Rejection::script_ended(
-            steps.len(),
-            served_in_all,
-            asked_before + 1,
-        ))
+        Err(Rejection::script_ended(steps.len(), served_in_all, asked_before + 1))
     }
 
     /// The counters stay right even if a thread died holding them: each is one addition.
@@ -150,40 +133,22 @@ fn bare(http: &HttpReply) -> Whole {
         Some(Value::String(text)) => (Some("text/plain; charset=utf-8"), Bytes::from(text.clone())),
         Some(json) => (Some("application/json"), Bytes::from(json.to_string())),
     };
-    let given = http
-        .headers
-        .iter()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+    let given = http.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let mut headers: Vec<(String, String)> = given.collect();
     if let Some(content_type) = content_type {
         set_default(&mut headers, "content-type", content_type.to_owned());
     }
-    Whole {
-        status: http.status,
-        headers,
-        body: Body::Plain {
-            unfinished: body.clone(),
-            body,
-        },
-    }
+    Whole { status: http.status, headers, body: Body::Plain { unfinished: body.clone(), body } }
 }
 
 fn refuse(number: u64, rejection: &Rejection) -> Plan {
     let whole = number_headers(rejection.render(), number);
-    Plan {
-        step: None,
-        delay: Duration::ZERO,
-        answer: fault::answer(whole, None),
-    }
+    Plan { step: None, delay: Duration::ZERO, answer: fault::answer(whole, None) }
 }
 
 /// Gives the answer the number by which a log can be matched with it.
 fn number_headers(mut whole: Whole, number: u64) -> Whole {
-    set_default(
-        &mut whole.headers,
-        "x-request-id",
-        format!("req_faultlab_{number}"),
-    );
+    set_default(&mut whole.headers, "x-request-id", format!("req_faultlab_{number}"));
     whole
 }
 

@@ -19,12 +19,7 @@ pub(super) struct Whole {
 pub(super) enum Body {
     /// Events. `content` is what the model says, `terminal` why it ended and at what cost, `done` the
     /// protocol's last word.
-    Stream {
-        content: Vec<Bytes>,
-        terminal: Vec<Bytes>,
-        done: Bytes,
-        gap: Duration,
-    },
+    Stream { content: Vec<Bytes>, terminal: Vec<Bytes>, done: Bytes, gap: Duration },
     /// One document; `unfinished` is the same document from a model that never said that it had ended.
     Plain { body: Bytes, unfinished: Bytes },
 }
@@ -41,30 +36,15 @@ pub(super) fn answer(whole: Whole, fault: Option<&Fault>) -> Answer {
         Some(Fault::Silence) => return Answer::Silence,
         _ => {}
     }
-    let Whole {
-        status,
-        headers,
-        body,
-    } = whole;
+    let Whole { status, headers, body } = whole;
     let (framing, parts, end) = match body {
-        Body::Stream {
-            content,
-            terminal,
-            done,
-            gap,
-        } => {
+        Body::Stream { content, terminal, done, gap } => {
             let (events, end) = stream(content, terminal, done, fault);
             (Framing::Chunked, spaced(events, gap), end)
         }
         Body::Plain { body, unfinished } => plain(body, unfinished, fault),
     };
-    Answer::Response(Response {
-        status,
-        headers,
-        framing,
-        parts,
-        end,
-    })
+    Answer::Response(Response { status, headers, framing, parts, end })
 }
 
 /// The events that are sent and what follows them.
@@ -89,15 +69,9 @@ fn stream(
             events.push(error_event(body));
             End::Clean
         }
-        Some(Fault::Pings {
-            after_events,
-            every_ms,
-        }) => {
+        Some(Fault::Pings { after_events, every_ms }) => {
             events.truncate(*after_events);
-            End::Repeat {
-                bytes: Bytes::from_static(PING),
-                every: Duration::from_millis(*every_ms),
-            }
+            End::Repeat { bytes: Bytes::from_static(PING), every: Duration::from_millis(*every_ms) }
         }
         Some(Fault::Stall { after_events }) => {
             events.truncate(*after_events);
@@ -120,14 +94,7 @@ fn plain(body: Bytes, unfinished: Bytes, fault: Option<&Fault>) -> (Framing, Vec
         Some(Fault::ErrorEvent { body, .. }) => all(Bytes::from(verbatim_or_json(body))),
         Some(Fault::Pings { every_ms, .. }) => {
             let every = Duration::from_millis(*every_ms);
-            (
-                Framing::Chunked,
-                Vec::new(),
-                End::Repeat {
-                    bytes: Bytes::from_static(b" "),
-                    every,
-                },
-            )
+            (Framing::Chunked, Vec::new(), End::Repeat { bytes: Bytes::from_static(b" "), every })
         }
         None | Some(Fault::ResetBeforeHeaders | Fault::CloseBeforeHeaders | Fault::Silence) => all(body),
     }
@@ -145,11 +112,7 @@ fn half(mut body: Bytes, end: End) -> (Framing, Vec<Part>, End) {
 }
 
 fn bytes_part(bytes: Bytes) -> Vec<Part> {
-    if bytes.is_empty() {
-        Vec::new()
-    } else {
-        vec![Part::Bytes(bytes)]
-    }
+    if bytes.is_empty() { Vec::new() } else { vec![Part::Bytes(bytes)] }
 }
 
 fn length(bytes: &Bytes) -> u64 {

@@ -261,11 +261,7 @@ impl Script {
     /// A script of these steps, without captures, that stops at its end.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
-        Self {
-            captures: BTreeMap::new(),
-            steps,
-            at_end: AtEnd::default(),
-        }
+        Self { captures: BTreeMap::new(), steps, at_end: AtEnd::default() }
     }
 
     /// Reads a script and checks it as [`Script::validate`] does.
@@ -297,12 +293,7 @@ impl Step {
     /// A step that serves one request with this reply, at once and without a fault.
     #[must_use]
     pub fn new(reply: Reply) -> Self {
-        Self {
-            reply,
-            fault: None,
-            repeat: once(),
-            delay_ms: 0,
-        }
+        Self { reply, fault: None, repeat: once(), delay_ms: 0 }
     }
 }
 
@@ -310,11 +301,7 @@ impl HttpReply {
     /// A status without headers or body.
     #[must_use]
     pub fn new(status: u16) -> Self {
-        Self {
-            status,
-            headers: BTreeMap::new(),
-            body: None,
-        }
+        Self { status, headers: BTreeMap::new(), body: None }
     }
 }
 
@@ -322,10 +309,7 @@ impl Message {
     /// A message that says this.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: Some(text.into()),
-            ..Self::default()
-        }
+        Self { text: Some(text.into()), ..Self::default() }
     }
 }
 
@@ -333,11 +317,7 @@ impl ToolCall {
     /// A call of this tool with these arguments, with an id of faultlab's choice.
     #[must_use]
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
-        Self {
-            id: None,
-            name: name.into(),
-            arguments,
-        }
+        Self { id: None, name: name.into(), arguments }
     }
 }
 
@@ -345,9 +325,6 @@ impl Usage {
     /// These counts.
     #[must_use]
     pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
-        Self {
-            prompt_tokens,
-            completion_tokens,
-        }
+        Self { prompt_tokens, completion_tokens }
     }
 }

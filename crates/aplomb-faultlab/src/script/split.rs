@@ -19,10 +19,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
 /// Cuts `text` into pieces of `size` characters, the last possibly shorter. A size of 0 counts as 1.
 pub(super) fn every(size: usize, text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
-    characters
-        .chunks(size.max(1))
-        .map(|piece| piece.iter().collect())
-        .collect()
+    characters.chunks(size.max(1)).map(|piece| piece.iter().collect()).collect()
 }
 
 #[cfg(test)]

@@ -96,10 +96,9 @@ impl Values {
         match json {
             Value::String(template) => Value::String(self.fill(template)),
             Value::Array(items) => items.iter().map(|item| self.fill_json(item)).collect(),
-            Value::Object(fields) => fields
-                .iter()
-                .map(|(key, value)| (key.clone(), self.fill_json(value)))
-                .collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), self.fill_json(value))).collect()
+            }
             other => other.clone(),
         }
     }
@@ -112,10 +111,7 @@ mod tests {
     use super::*;
 
     fn values(captures: &[(&str, &str)], input: Option<&str>, tool_result: Option<&str>) -> Values {
-        let sources = captures
-            .iter()
-            .map(|&(name, source)| (name.to_owned(), source.to_owned()))
-            .collect();
+        let sources = captures.iter().map(|&(name, source)| (name.to_owned(), source.to_owned())).collect();
         Captures::compile(&sources).unwrap().values(input, tool_result)
     }
 
@@ -128,35 +124,20 @@ mod tests {
     #[test]
     fn a_name_without_a_value_shows() {
         let values = values(&[("city", "in ([A-Z][a-z]+)")], Some("hello"), None);
-        assert_eq!(
-            values.fill("{{city}}, {{tool_result}}"),
-            "[no city], [no tool_result]"
-        );
+        assert_eq!(values.fill("{{city}}, {{tool_result}}"), "[no city], [no tool_result]");
     }
 
     #[test]
     fn a_capture_is_its_first_group_or_the_whole_match_trimmed() {
         let input = Some("what is 6 * 7 ?");
-        assert_eq!(
-            values(&[("e", "is ([0-9 *]+)")], input, None).fill("{{e}}"),
-            "6 * 7"
-        );
-        assert_eq!(
-            values(&[("e", "[0-9 *]{4,}")], input, None).fill("{{e}}"),
-            "6 * 7"
-        );
-        assert_eq!(
-            values(&[("e", "what|(never)")], input, None).fill("{{e}}"),
-            "what"
-        );
+        assert_eq!(values(&[("e", "is ([0-9 *]+)")], input, None).fill("{{e}}"), "6 * 7");
+        assert_eq!(values(&[("e", "[0-9 *]{4,}")], input, None).fill("{{e}}"), "6 * 7");
+        assert_eq!(values(&[("e", "what|(never)")], input, None).fill("{{e}}"), "what");
     }
 
     #[test]
     fn values_are_not_expanded_again() {
-        assert_eq!(
-            values(&[], Some("{{tool_result}}"), Some("x")).fill("{{input}}"),
-            "{{tool_result}}"
-        );
+        assert_eq!(values(&[], Some("{{tool_result}}"), Some("x")).fill("{{input}}"), "{{tool_result}}");
     }
 
     #[test]
@@ -170,9 +151,6 @@ mod tests {
     fn strings_at_any_depth_of_arguments_are_templates_and_keys_are_not() {
         let values = values(&[], Some("x\"y"), None);
         let filled = values.fill_json(&json!({ "{{input}}": ["{{input}}", { "n": 1, "s": "<{{input}}>" }] }));
-        assert_eq!(
-            filled,
-            json!({ "{{input}}": ["x\"y", { "n": 1, "s": "<x\"y>" }] })
-        );
+        assert_eq!(filled, json!({ "{{input}}": ["x\"y", { "n": 1, "s": "<x\"y>" }] }));
     }
 }

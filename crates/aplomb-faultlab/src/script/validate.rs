@@ -20,10 +20,7 @@ pub struct ScriptError {
 
 impl ScriptError {
     pub(super) fn new(place: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            expected: expected.into(),
-        }
+        Self { place: place.into(), expected: expected.into() }
     }
 
     /// The path from the script's root: `steps[2].reply.message.text`; `.` is the script itself.
@@ -46,9 +43,7 @@ pub(super) fn read<T: DeserializeOwned>(json: &str) -> Result<T, ScriptError> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let value = serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| ScriptError::new(error.path().to_string(), error.inner().to_string()))?;
-    deserializer
-        .end()
-        .map_err(|error| ScriptError::new(".", error.to_string()))?;
+    deserializer.end().map_err(|error| ScriptError::new(".", error.to_string()))?;
     Ok(value)
 }
 
@@ -62,11 +57,7 @@ pub(super) fn script(script: &Script) -> Result<(), ScriptError> {
         return Err(ScriptError::new("steps", "expected at least one step"));
     }
     for (index, step) in script.steps.iter().enumerate() {
-        Checker {
-            captures: &script.captures,
-            place: format!("steps[{index}]"),
-        }
-        .step(step)?;
+        Checker { captures: &script.captures, place: format!("steps[{index}]") }.step(step)?;
     }
     Ok(())
 }
@@ -80,10 +71,7 @@ fn capture_name(name: &str) -> Result<(), ScriptError> {
         ));
     }
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Err(ScriptError::new(
-            place,
-            "expected a name of ASCII letters, digits and _",
-        ));
+        return Err(ScriptError::new(place, "expected a name of ASCII letters, digits and _"));
     }
     Ok(())
 }
@@ -108,10 +96,9 @@ impl Checker<'_> {
             self.fault(fault, &step.reply)?;
         }
         if step.repeat == 0 {
-            return Err(self.error(
-                "repeat",
-                "expected 1 or more; leave the step out if it is to serve no request",
-            ));
+            return Err(
+                self.error("repeat", "expected 1 or more; leave the step out if it is to serve no request")
+            );
         }
         Ok(())
     }
@@ -127,33 +114,25 @@ impl Checker<'_> {
                 return Err(self.error(&place, "expected a header name: ASCII letters, digits and -"));
             }
             if ["content-length", "transfer-encoding"].contains(&name.to_ascii_lowercase().as_str()) {
-                return Err(self.error(
-                    &place,
-                    "expected no header about the body's length; use a fault to break it",
-                ));
+                return Err(
+                    self.error(&place, "expected no header about the body's length; use a fault to break it")
+                );
             }
             if value.chars().any(|c| c.is_control() && c != '\t') {
-                return Err(self.error(
-                    &place,
-                    "expected a value without line breaks and control characters",
-                ));
+                return Err(self.error(&place, "expected a value without line breaks and control characters"));
             }
         }
         if has_no_body(http.status) && !is_empty(http.body.as_ref()) {
-            return Err(self.error(
-                "reply.http.body",
-                format!("expected no body; HTTP {} has none", http.status),
-            ));
+            return Err(
+                self.error("reply.http.body", format!("expected no body; HTTP {} has none", http.status))
+            );
         }
         Ok(())
     }
 
     fn message(&self, message: &Message) -> Result<(), ScriptError> {
         self.template("reply.message.text", message.text.as_deref().unwrap_or_default())?;
-        self.template(
-            "reply.message.thinking",
-            message.thinking.as_deref().unwrap_or_default(),
-        )?;
+        self.template("reply.message.thinking", message.thinking.as_deref().unwrap_or_default())?;
         for (index, call) in message.tool_calls.iter().enumerate() {
             let place = format!("reply.message.tool_calls[{index}].arguments");
             match &call.arguments {
@@ -176,9 +155,9 @@ impl Checker<'_> {
                 .iter()
                 .enumerate()
                 .try_for_each(|(index, item)| self.templates(&format!("{place}[{index}]"), item)),
-            Value::Object(fields) => fields
-                .iter()
-                .try_for_each(|(key, value)| self.templates(&format!("{place}.{key}"), value)),
+            Value::Object(fields) => {
+                fields.iter().try_for_each(|(key, value)| self.templates(&format!("{place}.{key}"), value))
+            }
             _ => Ok(()),
         }
     }
@@ -188,15 +167,10 @@ impl Checker<'_> {
         match template::names(text).find(|name| !is_known(name)) {
             None => Ok(()),
             Some(unknown) => {
-                let known: Vec<&str> = BUILT_IN
-                    .into_iter()
-                    .chain(self.captures.keys().map(String::as_str))
-                    .collect();
+                let known: Vec<&str> =
+                    BUILT_IN.into_iter().chain(self.captures.keys().map(String::as_str)).collect();
                 let known = known.join(", ");
-                Err(self.error(
-                    place,
-                    format!("{{{{{unknown}}}}} is not a name; expected one of {known}"),
-                ))
+                Err(self.error(place, format!("{{{{{unknown}}}}} is not a name; expected one of {known}")))
             }
         }
     }
@@ -230,10 +204,7 @@ fn has_no_body(status: u16) -> bool {
 
 /// RFC 9110, section 5.6.2.
 fn is_token(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
 }
 
 #[cfg(test)]
@@ -253,10 +224,7 @@ mod tests {
     fn a_misspelt_field_is_refused_by_place() {
         let error = mistake(r#"{ "steps": [ { "reply": { "message": { "txt": "hi" } } } ] }"#);
         assert!(error.starts_with("steps[0].reply.message"), "{error}");
-        assert!(
-            error.contains("unknown field `txt`, expected one of `text`, "),
-            "{error}"
-        );
+        assert!(error.contains("unknown field `txt`, expected one of `text`, "), "{error}");
         let error = mistake(
             r#"{ "steps": [ { "reply": { "message": {} },
                  "fault": { "stall": { "after_events": 1, "x": 1 } } } ] }"#,
@@ -353,11 +321,8 @@ mod tests {
                 .contains("expected a reply with a message")
         );
         assert!(
-            with(
-                r#"{ "status": 204, "body": "x" }"#,
-                r#""stall": { "after_events": 0 }"#
-            )
-            .contains("204 has none")
+            with(r#"{ "status": 204, "body": "x" }"#, r#""stall": { "after_events": 0 }"#)
+                .contains("204 has none")
         );
     }
 

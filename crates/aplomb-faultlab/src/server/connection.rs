@@ -55,19 +55,13 @@ impl From<io::Error> for NoRequest {
 }
 
 fn refused<T>(status: u16, message: impl Into<String>) -> Result<T, NoRequest> {
-    Err(NoRequest::Refused {
-        status,
-        message: message.into(),
-    })
+    Err(NoRequest::Refused { status, message: message.into() })
 }
 
 impl Head {
     fn from_parsed(parsed: &httparse::Request<'_, '_>) -> Self {
         let header = |header: &httparse::Header<'_>| {
-            (
-                header.name.to_ascii_lowercase(),
-                String::from_utf8_lossy(header.value).into_owned(),
-            )
+            (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
         };
         Self {
             method: parsed.method.unwrap_or_default().to_owned(),
@@ -77,10 +71,7 @@ impl Head {
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.headers
-            .iter()
-            .filter(move |(given, _)| given == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().filter(move |(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
     /// Whether the list in the header `name` has this word.
@@ -128,10 +119,7 @@ impl Connection {
     pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
         // Without it the kernel would gather small chunks, and an event would arrive with the next one.
         socket.set_nodelay(true)?;
-        Ok(Self {
-            socket,
-            buffer: BytesMut::new(),
-        })
+        Ok(Self { socket, buffer: BytesMut::new() })
     }
 
     /// Reads the next request's head.

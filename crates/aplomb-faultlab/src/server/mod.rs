@@ -70,12 +70,7 @@ pub struct FaultServer {
 ///
 /// As [`FaultServer::start_on`].
 pub async fn serve(script: Script, port: u16, control_port: u16) -> io::Result<FaultServer> {
-    FaultServer::start_on(
-        script,
-        (Ipv4Addr::LOCALHOST, port),
-        (Ipv4Addr::LOCALHOST, control_port),
-    )
-    .await
+    FaultServer::start_on(script, (Ipv4Addr::LOCALHOST, port), (Ipv4Addr::LOCALHOST, control_port)).await
 }
 
 impl FaultServer {
@@ -108,12 +103,7 @@ impl FaultServer {
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(provider, Arc::clone(&state), play::converse));
         tasks.spawn(accept(control, Arc::clone(&state), control::converse));
-        Ok(Self {
-            addr,
-            control_addr,
-            state,
-            _tasks: tasks,
-        })
+        Ok(Self { addr, control_addr, state, _tasks: tasks })
     }
 
     /// What a client takes for the provider's base URL: `http://127.0.0.1:PORT/v1`.

@@ -59,13 +59,7 @@ async fn exchange(connection: &mut Connection, state: &State) -> Result<After, N
 }
 
 async fn respond(connection: &mut Connection, response: Response) -> io::Result<After> {
-    let Response {
-        status,
-        headers,
-        framing,
-        parts,
-        end,
-    } = response;
+    let Response { status, headers, framing, parts, end } = response;
     let length = match framing {
         Framing::Chunked => Length::Chunked,
         // RFC 9110, section 8.6: a 204 has no content-length, and a 304 none that would be the body's.
@@ -86,11 +80,7 @@ async fn respond(connection: &mut Connection, response: Response) -> io::Result<
             if framing == Framing::Chunked {
                 connection.write_last_chunk().await?;
             }
-            Ok(if headers.iter().any(closes) {
-                After::Close
-            } else {
-                After::NextRequest
-            })
+            Ok(if headers.iter().any(closes) { After::Close } else { After::NextRequest })
         }
         End::Fin => Ok(After::Close),
         End::Reset => Ok(After::Reset),

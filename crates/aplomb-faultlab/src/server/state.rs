@@ -60,15 +60,8 @@ pub(super) struct Ticket {
 
 impl State {
     pub(super) fn new(engine: Engine) -> Self {
-        let session = Session {
-            engine: Arc::new(engine),
-            log: Vec::new(),
-            logs_before: 0,
-        };
-        Self {
-            started: Instant::now(),
-            session: Mutex::new(session),
-        }
+        let session = Session { engine: Arc::new(engine), log: Vec::new(), logs_before: 0 };
+        Self { started: Instant::now(), session: Mutex::new(session) }
     }
 
     /// Logs a request whose head has arrived.
@@ -85,11 +78,7 @@ impl State {
             headers: joined(&head.headers),
             body: Value::Null,
         });
-        Ticket {
-            engine: Arc::clone(&session.engine),
-            log: session.logs_before,
-            index,
-        }
+        Ticket { engine: Arc::clone(&session.engine), log: session.logs_before, index }
     }
 
     /// Completes the entry of a request whose body has arrived, and says what happens now.

@@ -59,12 +59,7 @@ impl Client {
         while !bytes.ends_with(text.as_bytes()) {
             let mut byte = [0];
             let read = self.0.read(&mut byte).unwrap();
-            assert_eq!(
-                read,
-                1,
-                "ended before {text:?}: {:?}",
-                String::from_utf8_lossy(&bytes)
-            );
+            assert_eq!(read, 1, "ended before {text:?}: {:?}", String::from_utf8_lossy(&bytes));
             bytes.push(byte[0]);
         }
         String::from_utf8(bytes).unwrap()
@@ -85,14 +80,8 @@ impl Client {
     #[track_caller]
     pub(crate) fn expect_silence(&mut self) {
         self.0.set_read_timeout(Some(LOOK)).unwrap();
-        let error = self
-            .0
-            .read(&mut [0])
-            .expect_err("expected neither bytes nor an end");
-        assert!(
-            matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-            "{error}"
-        );
+        let error = self.0.read(&mut [0]).expect_err("expected neither bytes nor an end");
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
         self.0.set_read_timeout(Some(HANGS)).unwrap();
     }
 }

@@ -11,10 +11,7 @@ pub(super) fn of(error: reqwest::Error) -> TransportFault {
     // The URL may hold a key, and says nothing that the config does not.
     let error = error.without_url();
     let kind = kind(&error);
-    TransportFault {
-        kind,
-        text: redact::text(&chain_text(&error)),
-    }
+    TransportFault { kind, text: redact::text(&chain_text(&error)) }
 }
 
 fn kind(error: &reqwest::Error) -> TransportKind {
@@ -33,11 +30,7 @@ fn kind(error: &reqwest::Error) -> TransportKind {
     if let Some(kind) = found {
         return kind;
     }
-    if error.is_connect() {
-        TransportKind::Connect
-    } else {
-        TransportKind::Other
-    }
+    if error.is_connect() { TransportKind::Connect } else { TransportKind::Other }
 }
 
 /// What one error of the chain says by its type. The deepest one that says anything is right.

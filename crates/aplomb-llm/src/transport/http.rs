@@ -67,11 +67,7 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
-        let accept = if request.stream {
-            "text/event-stream"
-        } else {
-            "application/json"
-        };
+        let accept = if request.stream { "text/event-stream" } else { "application/json" };
         let mut headers = self.headers.clone();
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
         let sent = self
@@ -126,29 +122,19 @@ fn tls(needed: bool, ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Err
                     .hint("install the platform's CA certificates, or name some with llm.ca_file")
                     .foreign_cause(error)
             })?;
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth()
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
     } else {
-        builder
-            .with_root_certificates(rustls::RootCertStore::empty())
-            .with_no_client_auth()
+        builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect)
-        .map_err(|error| {
-            invalid(format!(
-                "llm.ca_file {} holds no certificates in PEM form",
-                file.display()
-            ))
+    CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| {
+        invalid(format!("llm.ca_file {} holds no certificates in PEM form", file.display()))
             .foreign_cause(error)
-        })
+    })
 }
 
 fn invalid(message: impl Into<String>) -> Error {

@@ -41,11 +41,8 @@ const TRANSPORT: Rule = Rule {
     id: "generic.transport",
     look: |failure| {
         let fault = failure.transport.as_ref()?;
-        let broken = if failure.phase == Phase::Connect {
-            Reason::Connection
-        } else {
-            Reason::StreamInterrupted
-        };
+        let broken =
+            if failure.phase == Phase::Connect { Reason::Connection } else { Reason::StreamInterrupted };
         Some(match fault.kind {
             TransportKind::Certificate => Opinion::forbid(Reason::Connection),
             TransportKind::Request => Opinion::forbid(Reason::InvalidRequest),
@@ -87,9 +84,5 @@ const SHAPE: Rule = Rule {
 /// Source: `docs/spec/retry.md` §2, step 4 of the session's judgement.
 const WORDLESS: Rule = Rule {
     id: "generic.wordless",
-    look: |failure| {
-        failure
-            .is_wordless()
-            .then_some(Opinion::retry(Reason::StreamInterrupted))
-    },
+    look: |failure| failure.is_wordless().then_some(Opinion::retry(Reason::StreamInterrupted)),
 };

@@ -42,18 +42,12 @@ struct Opinion {
 impl Opinion {
     /// The same request may pass later.
     const fn retry(reason: Reason) -> Opinion {
-        Opinion {
-            reason,
-            retryable: true,
-        }
+        Opinion { reason, retryable: true }
     }
 
     /// The same request would fail the same way.
     const fn forbid(reason: Reason) -> Opinion {
-        Opinion {
-            reason,
-            retryable: false,
-        }
+        Opinion { reason, retryable: false }
     }
 }
 
@@ -78,20 +72,10 @@ pub fn classify(failure: &Failure) -> Verdict {
     };
     // The provider's own word about exactly this question. Source: openai-python and anthropic-sdk-python,
     // `_should_retry`. Only the veto is taken: "true" must not make a spent quota worth a retry.
-    if retryable
-        && failure
-            .headers
-            .get("x-should-retry")
-            .is_some_and(|value| value.trim() == "false")
-    {
+    if retryable && failure.headers.get("x-should-retry").is_some_and(|value| value.trim() == "false") {
         (retryable, rule) = (false, "generic.x_should_retry");
     }
-    Verdict {
-        reason,
-        retryable,
-        wait: retryable.then(|| Wait::of(failure)).flatten(),
-        rule: rule.to_owned(),
-    }
+    Verdict { reason, retryable, wait: retryable.then(|| Wait::of(failure)).flatten(), rule: rule.to_owned() }
 }
 
 #[cfg(test)]
@@ -125,10 +109,7 @@ mod tests {
     #[test]
     fn the_providers_code_beats_the_status() {
         let quota = br#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
-        assert_eq!(
-            verdict(&Failure::status(429, quota)),
-            (Reason::QuotaExhausted, false, "llm.response")
-        );
+        assert_eq!(verdict(&Failure::status(429, quota)), (Reason::QuotaExhausted, false, "llm.response"));
         let overflow = br#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
         assert_eq!(
             verdict(&Failure::status(400, overflow)),
@@ -149,19 +130,11 @@ mod tests {
     #[test]
     fn an_error_without_text_is_transient_by_both_routes() {
         let raised = Failure::transport(Phase::MidStream, TransportKind::Other, "");
-        for body in [
-            &b""[..],
-            b"{}",
-            br#"{"error":{}}"#,
-            br#"{"error":{"message":""}}"#,
-        ] {
+        for body in [&b""[..], b"{}", br#"{"error":{}}"#, br#"{"error":{"message":""}}"#] {
             let event = Failure::anomaly(Phase::MidStream, Anomaly::Error, body);
             assert_eq!(classify(&event), classify(&raised));
         }
-        assert_eq!(
-            verdict(&raised),
-            (Reason::StreamInterrupted, true, "llm.connection")
-        );
+        assert_eq!(verdict(&raised), (Reason::StreamInterrupted, true, "llm.connection"));
     }
 
     #[test]

@@ -40,11 +40,7 @@ pub(in crate::script) fn render(message: &Message, chat: &Chat, values: &Values,
             done: Bytes::from_static(b"data: [DONE]\n\n"),
             gap: Duration::from_millis(message.event_gap_ms),
         };
-        Whole {
-            status: 200,
-            headers,
-            body,
-        }
+        Whole { status: 200, headers, body }
     } else {
         json(200, completion.document(true), completion.document(false))
     }
@@ -77,14 +73,9 @@ impl<'a> Completion<'a> {
         let usage = match message.usage {
             Some(usage) => Usage::new(usage.prompt_tokens, usage.completion_tokens),
             None => {
-                let said = text
-                    .iter()
-                    .chain(&thinking)
-                    .map(|text| text.chars().count())
-                    .sum::<usize>();
-                let called = calls
-                    .iter()
-                    .map(|call| call.name.chars().count() + call.arguments.chars().count());
+                let said = text.iter().chain(&thinking).map(|text| text.chars().count()).sum::<usize>();
+                let called =
+                    calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
                 Usage::new(tokens(chat.chars), tokens(said + called.sum::<usize>()))
             }
         };
@@ -110,14 +101,9 @@ impl<'a> Completion<'a> {
         };
         // The first chunk's content is empty where text follows and null where only calls do.
         let opening = self.text.as_ref().map(|_| "");
-        let mut deltas = vec![self.delta(&RoleDelta {
-            role: "assistant",
-            content: opening,
-        })];
+        let mut deltas = vec![self.delta(&RoleDelta { role: "assistant", content: opening })];
         for piece in pieces(&self.thinking) {
-            deltas.push(self.delta(&ThinkingDelta {
-                reasoning_content: &piece,
-            }));
+            deltas.push(self.delta(&ThinkingDelta { reasoning_content: &piece }));
         }
         for piece in pieces(&self.text) {
             deltas.push(self.delta(&TextDelta { content: &piece }));
@@ -127,28 +113,13 @@ impl<'a> Completion<'a> {
                 index,
                 id: Some(&call.id),
                 r#type: Some("function"),
-                function: FunctionDelta {
-                    name: Some(&call.name),
-                    arguments: "",
-                },
+                function: FunctionDelta { name: Some(&call.name), arguments: "" },
             };
-            deltas.push(self.delta(&CallsDelta {
-                tool_calls: [opening],
-            }));
+            deltas.push(self.delta(&CallsDelta { tool_calls: [opening] }));
             for piece in split::every(chunk_chars.unwrap_or(ARGUMENT_CHARS), &call.arguments) {
-                let function = FunctionDelta {
-                    name: None,
-                    arguments: &piece,
-                };
-                let fragment = CallDelta {
-                    index,
-                    id: None,
-                    r#type: None,
-                    function,
-                };
-                deltas.push(self.delta(&CallsDelta {
-                    tool_calls: [fragment],
-                }));
+                let function = FunctionDelta { name: None, arguments: &piece };
+                let fragment = CallDelta { index, id: None, r#type: None, function };
+                deltas.push(self.delta(&CallsDelta { tool_calls: [fragment] }));
             }
         }
         deltas
@@ -200,12 +171,7 @@ impl<'a> Completion<'a> {
             object: "chat.completion",
             created: CREATED,
             model: self.model,
-            choices: [PlainChoice {
-                index: 0,
-                message,
-                logprobs: None,
-                finish_reason,
-            }],
+            choices: [PlainChoice { index: 0, message, logprobs: None, finish_reason }],
             usage: self.usage,
         };
         Bytes::from(to_json(&document))
@@ -216,13 +182,8 @@ impl<'a> Completion<'a> {
 /// has.
 fn calls(scripted: &[ToolCall], chat: &Chat, values: &Values) -> Vec<Call> {
     let given = scripted.iter().filter_map(|call| call.id.as_deref());
-    let mut taken: BTreeSet<String> = chat
-        .call_ids
-        .iter()
-        .map(String::as_str)
-        .chain(given)
-        .map(str::to_owned)
-        .collect();
+    let mut taken: BTreeSet<String> =
+        chat.call_ids.iter().map(String::as_str).chain(given).map(str::to_owned).collect();
     let mut number = chat.call_ids.len();
     let mut next_id = || {
         loop {
@@ -287,11 +248,7 @@ struct ChunkChoice<'a, D> {
 
 impl<'a, D> ChunkChoice<'a, D> {
     fn new(delta: D, finish_reason: Option<&'a str>) -> Self {
-        Self {
-            index: 0,
-            delta,
-            finish_reason,
-        }
+        Self { index: 0, delta, finish_reason }
     }
 }
 
@@ -374,14 +331,7 @@ struct PlainCall<'a> {
 
 impl<'a> PlainCall<'a> {
     fn new(call: &'a Call) -> Self {
-        let function = FunctionDelta {
-            name: Some(&call.name),
-            arguments: &call.arguments,
-        };
-        Self {
-            id: &call.id,
-            r#type: "function",
-            function,
-        }
+        let function = FunctionDelta { name: Some(&call.name), arguments: &call.arguments };
+        Self { id: &call.id, r#type: "function", function }
     }
 }

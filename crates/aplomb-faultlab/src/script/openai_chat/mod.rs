@@ -25,22 +25,12 @@ pub(super) struct Rejection {
 
 impl Rejection {
     fn invalid(param: Option<String>, message: impl Into<String>) -> Self {
-        Self {
-            status: 400,
-            message: message.into(),
-            param,
-            code: None,
-        }
+        Self { status: 400, message: message.into(), param, code: None }
     }
 
     fn unknown_path(path: &str) -> Self {
         let message = format!("Invalid URL ({path}): faultlab serves */chat/completions.");
-        Self {
-            status: 404,
-            message,
-            param: None,
-            code: None,
-        }
+        Self { status: 404, message, param: None, code: None }
     }
 
     /// The test is at fault, or the client: somebody asked once too often.
@@ -49,22 +39,12 @@ impl Rejection {
             "The script has {steps} steps for {served} requests and this was request {request}. \
              Add a step, or say what comes after them with at_end."
         );
-        Self {
-            status: 400,
-            message,
-            param: None,
-            code: Some("script_ended"),
-        }
+        Self { status: 400, message, param: None, code: Some("script_ended") }
     }
 
     pub(super) fn render(&self) -> Whole {
         let param = self.param.as_deref();
-        let error = Error {
-            message: &self.message,
-            r#type: "invalid_request_error",
-            param,
-            code: self.code,
-        };
+        let error = Error { message: &self.message, r#type: "invalid_request_error", param, code: self.code };
         let body = Bytes::from(to_json(&ErrorDocument { error }));
         json(self.status, body.clone(), body)
     }
@@ -86,11 +66,7 @@ struct Error<'a> {
 
 fn json(status: u16, body: Bytes, unfinished: Bytes) -> Whole {
     let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-    Whole {
-        status,
-        headers,
-        body: Body::Plain { body, unfinished },
-    }
+    Whole { status, headers, body: Body::Plain { body, unfinished } }
 }
 
 /// Writes one of this module's own types. They are strings, numbers and lists of them, which cannot fail to

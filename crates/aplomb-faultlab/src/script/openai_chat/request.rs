@@ -104,10 +104,7 @@ pub(in crate::script) fn read(request: &Request) -> Result<Chat, Rejection> {
         return Err(Rejection::unknown_path(path));
     }
     let document: Document = serde_json::from_slice(&request.body).map_err(|error| {
-        Rejection::invalid(
-            None,
-            format!("The body is not JSON that a chat request could be: {error}."),
-        )
+        Rejection::invalid(None, format!("The body is not JSON that a chat request could be: {error}."))
     })?;
     let stream = document.stream.unwrap_or(false);
     if document.stream_options.is_some() && !stream {
@@ -123,10 +120,7 @@ pub(in crate::script) fn read(request: &Request) -> Result<Chat, Rejection> {
     let mut chat = Chat {
         model: document.model.unwrap_or_else(|| "faultlab".to_owned()),
         stream,
-        include_usage: document
-            .stream_options
-            .and_then(|options| options.include_usage)
-            .unwrap_or(false),
+        include_usage: document.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
         ..Chat::default()
     };
     check_calls(&messages)?;
@@ -140,8 +134,7 @@ impl Chat {
     fn take(&mut self, message: Message) {
         let text = message.content.map(Content::into_text).unwrap_or_default();
         self.chars += text.chars().count();
-        self.call_ids
-            .extend(message.tool_calls.into_iter().flatten().map(|call| call.id));
+        self.call_ids.extend(message.tool_calls.into_iter().flatten().map(|call| call.id));
         match message.role {
             Role::User => {
                 self.last_user = Some(text);
@@ -173,20 +166,12 @@ fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
                     "A message with role 'tool' must respond to a call in the preceding message with \
                      'tool_calls'; there is no call '{id}'."
                 );
-                return Err(Rejection::invalid(
-                    Some(format!("messages.[{index}].role")),
-                    message,
-                ));
+                return Err(Rejection::invalid(Some(format!("messages.[{index}].role")), message));
             }
             unanswered.remove(id);
         } else {
             all_answered(&unanswered, index)?;
-            called = message
-                .tool_calls
-                .iter()
-                .flatten()
-                .map(|call| call.id.as_str())
-                .collect();
+            called = message.tool_calls.iter().flatten().map(|call| call.id.as_str()).collect();
             unanswered.clone_from(&called);
         }
     }
@@ -203,10 +188,7 @@ fn all_answered(unanswered: &BTreeSet<&str>, index: usize) -> Result<(), Rejecti
          them. Calls without a response: {}.",
         ids.join(", ")
     );
-    Err(Rejection::invalid(
-        Some(format!("messages.[{index}].role")),
-        message,
-    ))
+    Err(Rejection::invalid(Some(format!("messages.[{index}].role")), message))
 }
 
 #[cfg(test)]
@@ -234,9 +216,7 @@ mod tests {
     }
 
     fn param_of(messages: &[Value]) -> Option<String> {
-        chat(&json!({ "model": "m", "messages": messages }))
-            .unwrap_err()
-            .param
+        chat(&json!({ "model": "m", "messages": messages })).unwrap_err().param
     }
 
     #[test]
@@ -249,13 +229,7 @@ mod tests {
 
     #[test]
     fn a_tool_result_counts_until_the_user_speaks_again() {
-        let mut messages = vec![
-            user("go"),
-            call("c1"),
-            result("c1", "old"),
-            call("c2"),
-            result("c2", "42"),
-        ];
+        let mut messages = vec![user("go"), call("c1"), result("c1", "old"), call("c2"), result("c2", "42")];
         let read = chat(&json!({ "messages": messages })).unwrap();
         assert_eq!(read.tool_result.as_deref(), Some("42"));
         assert_eq!(read.call_ids, ["c1", "c2"]);
@@ -265,39 +239,20 @@ mod tests {
 
     #[test]
     fn a_tool_message_without_its_call_is_refused() {
-        assert_eq!(
-            param_of(&[user("go"), result("c1", "x")]).as_deref(),
-            Some("messages.[1].role")
-        );
+        assert_eq!(param_of(&[user("go"), result("c1", "x")]).as_deref(), Some("messages.[1].role"));
         let other_call = [user("go"), call("c1"), result("c2", "x")];
         assert_eq!(param_of(&other_call).as_deref(), Some("messages.[2].role"));
-        let too_late = [
-            user("go"),
-            call("c1"),
-            result("c1", "x"),
-            user("more"),
-            result("c1", "x"),
-        ];
+        let too_late = [user("go"), call("c1"), result("c1", "x"), user("more"), result("c1", "x")];
         assert_eq!(param_of(&too_late).as_deref(), Some("messages.[4].role"));
         let no_id = json!({ "role": "tool", "content": "x" });
-        assert_eq!(
-            param_of(&[user("go"), call("c1"), no_id]).as_deref(),
-            Some("messages.[2].tool_call_id")
-        );
+        assert_eq!(param_of(&[user("go"), call("c1"), no_id]).as_deref(), Some("messages.[2].tool_call_id"));
     }
 
     #[test]
     fn a_call_without_its_result_is_refused() {
-        assert_eq!(
-            param_of(&[user("go"), call("c1")]).as_deref(),
-            Some("messages.[2].role")
-        );
+        assert_eq!(param_of(&[user("go"), call("c1")]).as_deref(), Some("messages.[2].role"));
         let error = chat(&json!({ "messages": [user("go"), call("c1"), user("well?")] })).unwrap_err();
-        assert!(
-            error.message.contains("without a response: c1"),
-            "{}",
-            error.message
-        );
+        assert!(error.message.contains("without a response: c1"), "{}", error.message);
     }
 
     #[test]
@@ -305,10 +260,7 @@ mod tests {
         let refused = |body: &str| read(&Request::new("/v1/chat/completions", body.to_owned())).unwrap_err();
         assert_eq!(refused("{").status, 400);
         assert_eq!(refused(r#"{ "model": "m" }"#).param.as_deref(), Some("messages"));
-        assert_eq!(
-            refused(r#"{ "messages": [] }"#).param.as_deref(),
-            Some("messages")
-        );
+        assert_eq!(refused(r#"{ "messages": [] }"#).param.as_deref(), Some("messages"));
         assert_eq!(refused(r#"{ "messages": [ { "role": "robot" } ] }"#).status, 400);
         let options =
             r#"{ "messages": [ { "role": "user" } ], "stream_options": { "include_usage": true } }"#;
@@ -318,16 +270,10 @@ mod tests {
     #[test]
     fn only_chat_completions_is_served_under_any_prefix_and_query() {
         let body = json!({ "messages": [user("hi")] }).to_string();
-        let status = |path: &str| {
-            read(&Request::new(path, body.clone()))
-                .map_err(|rejection| rejection.status)
-                .err()
-        };
+        let status =
+            |path: &str| read(&Request::new(path, body.clone())).map_err(|rejection| rejection.status).err();
         assert_eq!(status("/v1/chat/completions"), None);
-        assert_eq!(
-            status("/openai/deployments/x/chat/completions?api-version=1"),
-            None
-        );
+        assert_eq!(status("/openai/deployments/x/chat/completions?api-version=1"), None);
         assert_eq!(status("/v1/responses"), Some(404));
         assert_eq!(status("/v1/models?x=/chat/completions"), Some(404));
     }

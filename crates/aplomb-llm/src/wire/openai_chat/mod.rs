@@ -27,7 +27,7 @@ fn finish_reason(word: &str) -> FinishReason {
 }
 
 /// A reply that ended regularly, unless there is nothing in it that anybody could use.
-fn usable(reply: Reply, phase: Phase) -> Result<Reply, Failure> {
+fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
     let has_content = reply.message.content.iter().any(|block| match block {
         Block::Text { text } => !text.trim().is_empty(),
         Block::ToolCall(_) => true,
@@ -39,5 +39,5 @@ fn usable(reply: Reply, phase: Phase) -> Result<Reply, Failure> {
         FinishReason::Length => Anomaly::EmptyAtTokenLimit,
         _ => Anomaly::Empty,
     };
-    Err(Failure::anomaly(phase, anomaly, b""))
+    Err(Box::new(Failure::anomaly(phase, anomaly, b"")))
 }

@@ -32,10 +32,7 @@ pub fn request_body(
 ) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&Body {
         model: parameters.model,
-        messages: messages
-            .iter()
-            .flat_map(|message| wire_messages(message))
-            .collect(),
+        messages: messages.iter().flat_map(|message| wire_messages(message)).collect(),
         tools: tools.iter().map(WireTool::of).collect(),
         temperature: parameters.temperature,
         max_tokens: parameters.max_tokens,
@@ -133,45 +130,31 @@ struct WireFunction<'a> {
 
 impl<'a> WireTool<'a> {
     fn of(tool: &'a ToolSpec) -> WireTool<'a> {
-        let function = WireFunction {
-            name: &tool.id,
-            description: &tool.description,
-            parameters: &tool.parameters,
-        };
-        WireTool {
-            r#type: "function",
-            function,
-        }
+        let function =
+            WireFunction { name: &tool.id, description: &tool.description, parameters: &tool.parameters };
+        WireTool { r#type: "function", function }
     }
 }
 
 /// One message of ours as those of the wire: the results of parallel tool calls are a message each.
 fn wire_messages(message: &Message) -> Vec<WireMessage<'_>> {
     match message.role {
-        Role::System => vec![WireMessage::System {
-            content: message.to_text(),
-        }],
-        Role::User => vec![WireMessage::User {
-            content: user_content(message),
-        }],
+        Role::System => vec![WireMessage::System { content: message.to_text() }],
+        Role::User => vec![WireMessage::User { content: user_content(message) }],
         Role::Assistant => {
             // Thoughts are not sent back: the protocol has no place for them, and DeepSeek refuses them (its guide,
             // "Reasoning model": a `reasoning_content` in the input gives a 400).
             let text = message.to_text();
             let tool_calls = message.tool_calls().map(wire_call).collect();
-            vec![WireMessage::Assistant {
-                content: (!text.is_empty()).then_some(text),
-                tool_calls,
-            }]
+            vec![WireMessage::Assistant { content: (!text.is_empty()).then_some(text), tool_calls }]
         }
         Role::Tool => message
             .content
             .iter()
             .filter_map(|block| match block {
-                Block::ToolResult(result) => Some(WireMessage::Tool {
-                    tool_call_id: &result.call_id,
-                    content: &result.text,
-                }),
+                Block::ToolResult(result) => {
+                    Some(WireMessage::Tool { tool_call_id: &result.call_id, content: &result.text })
+                }
                 _ => None,
             })
             .collect(),
@@ -179,27 +162,17 @@ fn wire_messages(message: &Message) -> Vec<WireMessage<'_>> {
 }
 
 fn user_content(message: &Message) -> UserContent<'_> {
-    if message
-        .content
-        .iter()
-        .all(|block| matches!(block, Block::Text { .. }))
-    {
+    if message.content.iter().all(|block| matches!(block, Block::Text { .. })) {
         return UserContent::Text(message.to_text());
     }
     let parts = message.content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(Part::Text { text }),
-        Block::Image {
-            source: ImageSource::Url { url },
-        } => Some(Part::ImageUrl {
-            image_url: ImageUrl { url: url.clone() },
-        }),
-        Block::Image {
-            source: ImageSource::Base64 { media_type, data },
-        } => Some(Part::ImageUrl {
-            image_url: ImageUrl {
-                url: format!("data:{media_type};base64,{data}"),
-            },
-        }),
+        Block::Image { source: ImageSource::Url { url } } => {
+            Some(Part::ImageUrl { image_url: ImageUrl { url: url.clone() } })
+        }
+        Block::Image { source: ImageSource::Base64 { media_type, data } } => {
+            Some(Part::ImageUrl { image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") } })
+        }
         _ => None,
     });
     UserContent::Parts(parts.collect())
@@ -209,12 +182,5 @@ fn wire_call(call: &ToolCall) -> WireCall<'_> {
     // What the model wrote is sent back as it was, unless it is not JSON: providers refuse a history that holds such.
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
     let arguments = if is_json { &call.arguments } else { "{}" };
-    WireCall {
-        id: &call.id,
-        r#type: "function",
-        function: WireFunctionCall {
-            name: &call.name,
-            arguments,
-        },
-    }
+    WireCall { id: &call.id, r#type: "function", function: WireFunctionCall { name: &call.name, arguments } }
 }

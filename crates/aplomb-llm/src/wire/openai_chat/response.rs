@@ -7,39 +7,39 @@ use serde_json::Value;
 
 use super::{finish_reason, usable};
 
-/// Reads the body of a response whose status was good.
+/// Reads the body of a response whose status was good: the answer, and what was used, which a failed answer may have
+/// used all the same.
 ///
 /// # Errors
 ///
-/// If the body is an error, is not a completion, or holds nothing usable. Tokens that were used all the same are given
-/// with the failure.
-pub fn decode_body(body: &[u8]) -> Result<Reply, (Failure, Option<TokenUsage>)> {
-    let fail = |anomaly| (Failure::anomaly(Phase::Body, anomaly, body), None);
-    let completion: Completion = serde_json::from_slice(body).map_err(|_| fail(Anomaly::MalformedBody))?;
-    if completion.error.as_ref().is_some_and(|error| !error.is_null()) {
-        return Err(fail(Anomaly::Error));
-    }
-    let usage = completion.usage.map(TokenUsage::from);
-    let fail = |anomaly| (Failure::anomaly(Phase::Body, anomaly, body), usage);
-    let choices = completion.choices.ok_or_else(|| fail(Anomaly::MalformedBody))?;
-    let choice = choices.into_iter().next().ok_or_else(|| fail(Anomaly::Empty))?;
-    let message = choice.message.ok_or_else(|| fail(Anomaly::MalformedBody))?;
-    if message
-        .refusal
-        .as_ref()
-        .is_some_and(|refusal| !refusal.is_empty())
-    {
-        return Err(fail(Anomaly::Refused));
-    }
-    let finish = choice
-        .finish_reason
-        .ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
-    let reply = Reply {
-        message: message.into_message(),
-        finish: finish_reason(&finish),
-        usage,
+/// If the body is an error, is not a completion, or holds nothing usable.
+pub fn decode_body(body: &[u8]) -> (Result<Reply, Box<Failure>>, Option<TokenUsage>) {
+    let fail = |anomaly| Box::new(Failure::anomaly(Phase::Body, anomaly, body));
+    let Ok(mut completion) = serde_json::from_slice::<Completion>(body) else {
+        return (Err(fail(Anomaly::MalformedBody)), None);
     };
-    usable(reply, Phase::Body).map_err(|failure| (failure, usage))
+    let usage = completion.usage.take().map(TokenUsage::from);
+    (completion.into_reply(usage, fail), usage)
+}
+
+impl Completion {
+    fn into_reply(
+        self,
+        usage: Option<TokenUsage>,
+        fail: impl Fn(Anomaly) -> Box<Failure>,
+    ) -> Result<Reply, Box<Failure>> {
+        if self.error.is_some_and(|error| !error.is_null()) {
+            return Err(fail(Anomaly::Error));
+        }
+        let choices = self.choices.ok_or_else(|| fail(Anomaly::MalformedBody))?;
+        let choice = choices.into_iter().next().ok_or_else(|| fail(Anomaly::Empty))?;
+        let message = choice.message.ok_or_else(|| fail(Anomaly::MalformedBody))?;
+        if message.refusal.as_ref().is_some_and(|refusal| !refusal.is_empty()) {
+            return Err(fail(Anomaly::Refused));
+        }
+        let finish = choice.finish_reason.ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
+        usable(Reply { message: message.into_message(), finish: finish_reason(&finish), usage }, Phase::Body)
+    }
 }
 
 #[derive(Deserialize)]
@@ -120,10 +120,8 @@ impl From<Usage> for TokenUsage {
         let mut tokens = TokenUsage::default();
         tokens.input = usage.prompt_tokens.unwrap_or_default();
         tokens.output = usage.completion_tokens.unwrap_or_default();
-        tokens.input_cached = usage
-            .prompt_tokens_details
-            .and_then(|details| details.cached_tokens)
-            .unwrap_or_default();
+        tokens.input_cached =
+            usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or_default();
         tokens
     }
 }
@@ -149,37 +147,20 @@ impl Arguments {
 impl Answer {
     fn into_message(self) -> Message {
         let mut content = Vec::new();
-        if let Some(text) = self
-            .reasoning_content
-            .or(self.reasoning)
-            .filter(|text| !text.is_empty())
-        {
-            content.push(Block::Thinking {
-                text,
-                signature: None,
-            });
+        if let Some(text) = self.reasoning_content.or(self.reasoning).filter(|text| !text.is_empty()) {
+            content.push(Block::Thinking { text, signature: None });
         }
-        if let Some(text) = self
-            .content
-            .map(Content::into_text)
-            .filter(|text| !text.is_empty())
-        {
+        if let Some(text) = self.content.map(Content::into_text).filter(|text| !text.is_empty()) {
             content.push(Block::Text { text });
         }
         for call in self.tool_calls.unwrap_or_default() {
-            let function = call.function.unwrap_or(Function {
-                name: None,
-                arguments: None,
-            });
+            let function = call.function.unwrap_or(Function { name: None, arguments: None });
             content.push(Block::ToolCall(ToolCall {
                 id: call.id.unwrap_or_default(),
                 name: function.name.unwrap_or_default(),
                 arguments: function.arguments.map(Arguments::into_text).unwrap_or_default(),
             }));
         }
-        Message {
-            role: Role::Assistant,
-            content,
-        }
+        Message { role: Role::Assistant, content }
     }
 }

@@ -31,15 +31,13 @@ impl Decoder {
     /// # Errors
     ///
     /// If the stream brings an error or an event that is none of the protocol's.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<StreamEvent>, Failure> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<StreamEvent>, Box<Failure>> {
         let events = self
             .sse
             .push(bytes)
-            .map_err(|_| Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b""))?;
+            .map_err(|_| Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b"")))?;
         let mut progress = Vec::new();
-        let taken = events
-            .iter()
-            .try_for_each(|event| self.take(event, &mut progress));
+        let taken = events.iter().try_for_each(|event| self.take(event, &mut progress));
         for event in &progress {
             self.collector.push(event.clone());
         }
@@ -66,29 +64,22 @@ impl Decoder {
     /// # Errors
     ///
     /// If the stream ended without its terminal event, or the answer holds nothing usable.
-    pub fn finish(self) -> Result<Reply, Failure> {
-        let fail = |anomaly| Failure::anomaly(Phase::MidStream, anomaly, b"");
+    pub fn finish(self) -> Result<Reply, Box<Failure>> {
+        let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, b""));
         if !self.is_terminal() {
             // `[DONE]` and not one choice: it ended regularly, with nothing.
             let empty = self.choices.is_empty() && self.done;
-            return Err(fail(if empty {
-                Anomaly::Empty
-            } else {
-                Anomaly::NoTerminalEvent
-            }));
+            return Err(fail(if empty { Anomaly::Empty } else { Anomaly::NoTerminalEvent }));
         }
         if self.refusal {
             return Err(fail(Anomaly::Refused));
         }
-        let reply = self
-            .collector
-            .finish()
-            .ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
+        let reply = self.collector.finish().ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
         usable(reply, Phase::MidStream)
     }
 
-    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Failure> {
-        let fail = |anomaly| Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes());
+    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
+        let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes()));
         if event.kind == "error" {
             return Err(fail(Anomaly::Error));
         }
@@ -127,9 +118,7 @@ impl Decoder {
             deltas.push(Delta::Thinking { text });
         }
         if let Some(content) = delta.content {
-            deltas.push(Delta::Text {
-                text: content.into_text(),
-            });
+            deltas.push(Delta::Text { text: content.into_text() });
         }
         for (position, call) in (0..).zip(delta.tool_calls.unwrap_or_default()) {
             let function = call.function.unwrap_or_default();
@@ -140,12 +129,7 @@ impl Decoder {
                 text: function.arguments.map(Arguments::into_text).unwrap_or_default(),
             });
         }
-        progress.extend(
-            deltas
-                .into_iter()
-                .filter(|delta| !delta.is_empty())
-                .map(StreamEvent::Delta),
-        );
+        progress.extend(deltas.into_iter().filter(|delta| !delta.is_empty()).map(StreamEvent::Delta));
         if let Some(word) = choice.finish_reason {
             progress.push(StreamEvent::Finish(finish_reason(&word)));
         }
