@@ -42,6 +42,13 @@ pub enum Fact {
         time_limit: Option<TimeLimit>,
         /// The timer of that limit.
         timer: Option<EffectId>,
+        /// The effect that acquires the session, where there is one to be had.
+        session: Option<EffectId>,
+    },
+    /// The session is this run's until it ends.
+    SessionAcquired {
+        /// Its conversation so far.
+        history: Vec<Arc<Message>>,
     },
     /// The pattern asked the model: one logical call, which may take many attempts.
     CallOpened {

@@ -1,7 +1,9 @@
-//! The tables of the contract, `docs/spec/errors.md` and `docs/spec/runtime.md`, are exactly the tables of the code.
+//! The tables of the contract, `docs/spec/errors.md` and `docs/spec/runtime.md`, are exactly the tables of
+//! the code.
 //!
-//! Every expectation is read from the contract's own text, so that neither side can gain or lose a row alone. Where
-//! the text is prose for people (a few payload cells), the reading is written down here, next to the words it reads.
+//! Every expectation is read from the contract's own text, so that neither side can gain or lose a row alone.
+//! Where the text is prose for people (a few payload cells), the reading is written down here, next to the
+//! words that it reads.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -143,7 +145,8 @@ struct EventRow {
     optional: BTreeSet<String>,
 }
 
-/// The event names of a cell. A name that begins with a dot replaces the last segment of the full name before it.
+/// The event names of a cell. A name that begins with a dot replaces the last segment of the full name before
+/// it.
 fn event_names(cell: &str) -> Vec<String> {
     let mut names: Vec<String> = vec![];
     for name in quoted(cell) {
@@ -546,13 +549,10 @@ fn a_chain_of_causes_without_an_end_is_cut() {
         std::iter::successors(Some(&details), |details| details.cause.as_deref()).count()
     };
     assert!((2..1_000).contains(&depth(&Error::new(codes::TOOL_ERROR, "m").foreign_cause(Ouroboros))));
-    let long = (0..100_000).fold(Error::new(codes::TOOL_ERROR, "m"), |cause, n| {
-        // Leaking keeps the test about the shape: how deep a chain may be dropped is no part of the contract.
-        std::mem::forget(cause.clone());
+    let long = (0..1_000).fold(Error::new(codes::TOOL_ERROR, "m"), |cause, n| {
         Error::new(codes::TOOL_ERROR, format!("{n}")).cause(cause)
     });
     assert!((2..1_000).contains(&depth(&long)));
-    std::mem::forget(long);
 }
 
 /// The details of an error as some other version wrote them.
@@ -608,8 +608,8 @@ fn every_error_of_ours_comes_back_from_its_details() {
 fn the_display_form_is_the_message_then_an_indented_hint_and_an_indented_docs_line_where_present() {
     let show = |hint: Option<&str>, docs: Option<&str>| {
         let details = json!({
-            "code": "tool.error", "message": "what happened", "hint": hint, "docs_url": docs, "retryable": false,
-            "context": {}, "type": "ToolError", "cause": null,
+            "code": "tool.error", "message": "what happened", "hint": hint, "docs_url": docs,
+            "retryable": false, "context": {}, "type": "ToolError", "cause": null,
         });
         Error::from(serde_json::from_value::<ErrorDetails>(details).unwrap()).to_string()
     };
@@ -643,8 +643,8 @@ fn the_display_form_of_every_code_begins_with_the_whole_message() {
 
 fn attempt(text: &str) -> Attempt {
     serde_json::from_value(json!({
-        "number": 1, "layer": "first", "error_type": "LLMConnectionError", "text": text, "reason": "connection",
-        "action": "stop", "rule": "r",
+        "number": 1, "layer": "first", "error_type": "LLMConnectionError", "text": text,
+        "reason": "connection", "action": "stop", "rule": "r",
     }))
     .unwrap()
 }
@@ -721,7 +721,7 @@ fn a_model_failure_is_retryable_exactly_if_its_code_is() {
 
 #[test]
 fn throttles_are_rate_limits_and_the_connection_class_is_connection() {
-    // errors.md §3: "429, 529, provider overload" and "connect failure, time-out, 5xx, an interrupted stream".
+    // errors.md §3: "429, 529, provider overload"; "connect failure, time-out, 5xx, an interrupted stream".
     for reason in [Reason::RateLimit, Reason::Overloaded] {
         assert_eq!(reason.code(true), codes::LLM_RATE_LIMIT, "{reason}");
     }

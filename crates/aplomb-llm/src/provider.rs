@@ -253,7 +253,7 @@ impl Attempt<'_> {
         };
         if !(200..300).contains(&status) {
             // An error whose body breaks off, or is too long, is still the error that its status says.
-            let (body, _) = self.read(body, ERROR_BODY_LIMIT).await;
+            let (body, _) = read(&self.clocks, body, ERROR_BODY_LIMIT).await;
             return Err(seen(Box::new(Failure::status(status, &body))));
         }
         let outcome = if streamed && is_event_stream(&headers) {
@@ -266,7 +266,7 @@ impl Attempt<'_> {
 
     /// An answer in one piece. Some servers give one although a stream was asked for.
     async fn read_whole(&mut self, body: Body) -> Result<Reply, Box<Failure>> {
-        let (body, failure) = self.read(body, BODY_LIMIT).await;
+        let (body, failure) = read(&self.clocks, body, BODY_LIMIT).await;
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -314,32 +314,32 @@ impl Attempt<'_> {
         decoder.finish()
     }
 
-    /// As much of a body as comes, at most `limit` bytes, and what went wrong with the rest.
-    async fn read(&self, mut body: Body, limit: usize) -> (Vec<u8>, Option<Box<Failure>>) {
-        let mut whole = Vec::new();
-        loop {
-            let failure = match self.clocks.wait(body.next()).await {
-                Ok(None) => return (whole, None),
-                Ok(Some(Ok(bytes))) => {
-                    let room = limit - whole.len();
-                    whole.extend_from_slice(bytes.get(..room).unwrap_or(&bytes));
-                    if bytes.len() <= room {
-                        continue;
-                    }
-                    Box::new(Failure::anomaly(Phase::Body, Anomaly::TooLarge, b""))
-                }
-                Ok(Some(Err(fault))) => broken(Phase::Body, &fault),
-                Err(limit) => timed_out(Phase::Body, limit),
-            };
-            return (whole, Some(failure));
-        }
-    }
-
     fn deliver(&mut self, delta: &Delta) {
         if let Some(sink) = &mut self.sink {
             sink(delta);
             self.delivered = true;
         }
+    }
+}
+
+/// As much of a body as comes, at most `limit` bytes, and what went wrong with the rest.
+async fn read(clocks: &Clocks, mut body: Body, limit: usize) -> (Vec<u8>, Option<Box<Failure>>) {
+    let mut whole = Vec::new();
+    loop {
+        let failure = match clocks.wait(body.next()).await {
+            Ok(None) => return (whole, None),
+            Ok(Some(Ok(bytes))) => {
+                let room = limit - whole.len();
+                whole.extend_from_slice(bytes.get(..room).unwrap_or(&bytes));
+                if bytes.len() <= room {
+                    continue;
+                }
+                Box::new(Failure::anomaly(Phase::Body, Anomaly::TooLarge, b""))
+            }
+            Ok(Some(Err(fault))) => broken(Phase::Body, &fault),
+            Err(limit) => timed_out(Phase::Body, limit),
+        };
+        return (whole, Some(failure));
     }
 }
 

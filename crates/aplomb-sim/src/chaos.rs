@@ -3,7 +3,7 @@
 
 use aplomb_core::decide::{Jitter, Restart};
 use aplomb_core::failure::{Anomaly, Failure, Phase, TransportKind};
-use aplomb_core::message::{Block, FinishReason, TokenUsage, ToolCall};
+use aplomb_core::message::{Block, FinishReason, Message, Role, TokenUsage, ToolCall};
 use serde_json::json;
 
 use crate::driver::{Sim, ToolTurn, Turn, sim, tool_failure};
@@ -23,6 +23,9 @@ pub fn chaotic(seed: u64) -> Sim {
     }
     if dice.bool() {
         sim = sim.late_inputs();
+    }
+    if dice.u8(..4) == 0 {
+        sim = sim.history(vec![Message::text(Role::User, "before"), Message::text(Role::Assistant, "yes")]);
     }
     sim.max_steps(dice.u32(1..8)).policy(|policy| {
         policy.transport.max_attempts = dice.u32(1..5);

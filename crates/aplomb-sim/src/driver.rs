@@ -111,6 +111,7 @@ pub struct Sim {
     time_limit_ms: Option<u64>,
     cancel_at: Option<u64>,
     late_inputs: bool,
+    history: Option<Vec<Arc<Message>>>,
     provider: Box<Provider>,
     tool: Box<Tool>,
 }
@@ -125,6 +126,7 @@ pub fn sim() -> Sim {
         time_limit_ms: None,
         cancel_at: None,
         late_inputs: false,
+        history: None,
         provider: Box::new(|_| Turn::says("ok")),
         tool: Box::new(|_, _| ToolTurn::Returns(1, json!(81))),
     }
@@ -203,6 +205,12 @@ impl Sim {
         Sim { late_inputs: true, ..self }
     }
 
+    /// Gives the session a conversation so far.
+    #[must_use]
+    pub fn history(self, history: Vec<Message>) -> Sim {
+        Sim { history: Some(history.into_iter().map(Arc::new).collect()), ..self }
+    }
+
     /// Runs to the end and checks every promise.
     ///
     /// # Panics
@@ -264,6 +272,7 @@ impl Sim {
             time_limit: self
                 .time_limit_ms
                 .map(|limit_ms| TimeLimit { limit_ms, setting: "timeout".to_owned() }),
+            remembers: self.history.is_some(),
         }
     }
 
@@ -297,6 +306,10 @@ impl Sim {
                     ToolTurn::Panics => (0, Input::EffectPanicked { effect, message: "boom".to_owned() }),
                 };
                 world.expect(at + takes_ms, Some(effect), input);
+            }
+            Effect::AcquireSession { effect } => {
+                let history = self.history.clone().unwrap_or_default();
+                world.expect(at, Some(effect), Input::SessionAcquired { effect, history });
             }
             Effect::SetTimer { effect, at: due, .. } => {
                 world.expect(due.max(at), Some(effect), Input::TimerFired { effect });

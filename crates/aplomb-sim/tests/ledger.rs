@@ -203,3 +203,25 @@ fn an_agent_that_does_not_converge_stops_at_its_step_limit() {
     assert_eq!((error.field("current"), error.field("limit")), (Some(&json!(3)), Some(&json!(3))));
     assert_eq!(run.finished().unwrap().stop_reason, StopReason::MaxSteps);
 }
+
+#[test]
+fn a_session_gives_its_history_and_gets_the_whole_turn_only_if_the_run_completed() {
+    use aplomb_core::message::{Message, Role};
+    use aplomb_core::run::Effect;
+    let history =
+        || vec![Message::text(Role::User, "my name is Ada"), Message::text(Role::Assistant, "hello")];
+    let run = sim()
+        .history(history())
+        .provider(|attempt| Turn::says(&attempt.messages[0].to_text()))
+        .run("what is my name?");
+    assert_eq!(run.output(), Some("my name is Ada"));
+    let appended = run.effects().iter().find_map(|(_, effect)| match effect {
+        Effect::AppendTranscript { messages } => {
+            Some(messages.iter().map(|m| m.to_text()).collect::<Vec<_>>())
+        }
+        _ => None,
+    });
+    assert_eq!(appended.unwrap(), ["what is my name?", "my name is Ada"]);
+    let failed = sim().history(history()).provider(|_| status(400)).run("hi");
+    assert!(!failed.effects().iter().any(|(_, effect)| matches!(effect, Effect::AppendTranscript { .. })));
+}

@@ -1,1 +1,33 @@
-//! Placeholder
+//! Aplomb: a runtime for LLM agents that keeps its composure when things go wrong.
+//!
+//! Whatever a provider, a network or a tool does becomes one [`Error`] with a stable code, one pure function decides
+//! what happens next, and every attempt, wait and decision is in the error and in the events.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), aplomb::Error> {
+//! let runtime = aplomb::Runtime::from_config("agent.json")?;
+//! let answer = runtime.run("assistant", "What is 9 * 9?").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Runtime::exec`] is the same for callers who own the retries themselves, [`Runtime::run_stream`] for those who want
+//! to watch, [`Runtime::run_detailed`] for those who want everything.
+
+pub mod config;
+mod driver;
+pub mod host;
+mod memory;
+mod request;
+mod runtime;
+mod stream;
+pub mod tools;
+
+pub use aplomb_core::error::{self, Error, ErrorDetails, codes};
+pub use aplomb_core::event::{self, Event};
+pub use aplomb_core::message::{Block, ImageSource, Message, Role};
+pub use aplomb_core::run::{RunUsage, StopReason};
+pub use aplomb_core::{failure, tool::ToolSpec};
+pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
+pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
+pub use stream::{ChunkKind, RunStream, RunStreamChunk};

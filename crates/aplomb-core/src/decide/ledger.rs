@@ -76,7 +76,7 @@ impl Allowances {
 
     /// The most attempts that a call may make: 1 + max(T + S, X).
     pub fn cap(self) -> u32 {
-        1 + (self.transport + self.session).max(self.exec)
+        self.transport.saturating_add(self.session).max(self.exec).saturating_add(1)
     }
 
     fn get(self, layer: Layer) -> u32 {

@@ -96,17 +96,15 @@ pub fn decide(verdict: &Verdict, ledger: &Ledger, policy: &Policy, moment: Momen
     if moment.deadline.is_some_and(|deadline| moment.at >= deadline) {
         return stop(Outcome::AfterAttempts, "deadline.passed");
     }
-    // 3. The cap, which no combination of layers exceeds.
-    if ledger.attempts() >= ledger.cap() {
-        return stop(
-            if permanent(verdict) { Outcome::Permanent } else { Outcome::AfterAttempts },
-            "ledger.cap",
-        );
-    }
-    // 4. What cannot pass, and what nobody knows.
-    if permanent(verdict) {
+    // 4. What cannot pass. Before step 3, which would call it "failed after N attempts" where it is the last one.
+    if !verdict.retryable && verdict.reason != Reason::Unknown {
         return stop(Outcome::Permanent, "verdict.permanent");
     }
+    // 3. The cap, which no combination of layers exceeds.
+    if ledger.attempts() >= ledger.cap() {
+        return stop(Outcome::AfterAttempts, "ledger.cap");
+    }
+    // 4. What nobody knows.
     let layer = if verdict.reason == Reason::Unknown {
         if ledger.left(Layer::Exec) > 0 && !ledger.delivered() {
             Layer::Exec
@@ -122,11 +120,6 @@ pub fn decide(verdict: &Verdict, ledger: &Ledger, policy: &Policy, moment: Momen
     };
     send(verdict.wait, layer, ledger, policy, moment)
         .unwrap_or_else(|rule| stop(Outcome::AfterAttempts, rule))
-}
-
-/// Not retryable, and known not to be. What is unknown has a step of its own.
-fn permanent(verdict: &Verdict) -> bool {
-    !verdict.retryable && verdict.reason != Reason::Unknown
 }
 
 fn paying_layer(verdict: &Verdict, ledger: &Ledger, policy: &Policy) -> Result<Layer, &'static str> {

@@ -63,10 +63,12 @@ pub struct RunStart {
     pub wall_ms: u64,
     /// How it was entered.
     pub entry: Entry,
-    /// Instructions and earlier turns, then the user's input.
+    /// Instructions, then the user's input.
     pub messages: Vec<Arc<Message>>,
     /// When it must have ended.
     pub time_limit: Option<TimeLimit>,
+    /// Whether the session's earlier turns belong to the conversation, and this one to it.
+    pub remembers: bool,
 }
 
 /// What a driver tells the machine.
@@ -75,6 +77,20 @@ pub struct RunStart {
 pub enum Input {
     /// The run begins.
     Started(Box<RunStart>),
+    /// A [`Effect::AcquireSession`] brought the session.
+    SessionAcquired {
+        /// The effect.
+        effect: EffectId,
+        /// The session's conversation so far.
+        history: Vec<Arc<Message>>,
+    },
+    /// A [`Effect::AcquireSession`] did not bring it.
+    SessionRefused {
+        /// The effect.
+        effect: EffectId,
+        /// Why.
+        error: ErrorDetails,
+    },
     /// A [`Effect::CallModel`] brought an answer.
     ModelReplied {
         /// The effect.
@@ -132,6 +148,8 @@ impl Input {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Input::Started(_) => "started",
+            Input::SessionAcquired { .. } => "session_acquired",
+            Input::SessionRefused { .. } => "session_refused",
             Input::ModelReplied { .. } => "model_replied",
             Input::ModelFailed { .. } => "model_failed",
             Input::ToolReturned { .. } => "tool_returned",
@@ -145,7 +163,9 @@ impl Input {
     pub(super) fn effect(&self) -> Option<EffectId> {
         match self {
             Input::Started(_) | Input::Cancelled { .. } => None,
-            Input::ModelReplied { effect, .. }
+            Input::SessionAcquired { effect, .. }
+            | Input::SessionRefused { effect, .. }
+            | Input::ModelReplied { effect, .. }
             | Input::ModelFailed { effect, .. }
             | Input::ToolReturned { effect, .. }
             | Input::ToolFailed { effect, .. }
@@ -159,6 +179,16 @@ impl Input {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Effect {
+    /// Get the session for this run alone. It is released when the run is over.
+    AcquireSession {
+        /// Comes back with its conversation.
+        effect: EffectId,
+    },
+    /// Add this run's turn to the session's conversation.
+    AppendTranscript {
+        /// From the user's input to the output.
+        messages: Vec<Arc<Message>>,
+    },
     /// Send one request to the model.
     CallModel {
         /// Comes back with the answer.

@@ -92,6 +92,19 @@ impl Turn<'_> {
             Input::Started(start) => return self.start(*start),
             _ if self.state.opening.is_none() => return false,
             Input::Cancelled { by } => self.cancel(&by),
+            Input::SessionAcquired { effect, history } => {
+                if self.state.acquiring != Some(effect) {
+                    return false;
+                }
+                self.record(Fact::SessionAcquired { history });
+                self.advance();
+            }
+            Input::SessionRefused { effect, error } => {
+                if self.state.acquiring != Some(effect) {
+                    return false;
+                }
+                self.fail(Error::from(error));
+            }
             Input::ModelReplied { effect, reply, first_delta_ms } => {
                 if !self.awaits_reply(effect) {
                     return false;
@@ -165,7 +178,7 @@ impl Turn<'_> {
         if self.state.opening.is_some() {
             return false;
         }
-        let RunStart { identity, wall_ms, entry, messages, time_limit } = start;
+        let RunStart { identity, wall_ms, entry, messages, time_limit, remembers } = start;
         let input =
             messages.iter().rfind(|message| message.role == Role::User).map(|message| message.to_text());
         let started = json!({
@@ -174,7 +187,9 @@ impl Turn<'_> {
             "run_id": identity.run_id,
             "input_text": input,
         });
-        let timer = time_limit.as_ref().map(|limit| (self.state.next_effect(), limit.limit_ms));
+        let EffectId(first) = self.state.next_effect();
+        let timer = time_limit.as_ref().map(|limit| (EffectId(first), limit.limit_ms));
+        let session = remembers.then_some(EffectId(first + 1));
         self.record(Fact::Started {
             identity,
             wall_ms,
@@ -183,12 +198,16 @@ impl Turn<'_> {
             messages,
             time_limit,
             timer: timer.map(|(effect, _)| effect),
+            session,
         });
         self.emit(names::SESSION_RUN_STARTED, started);
         if let Some((effect, at)) = timer {
             self.effects.push(Effect::SetTimer { effect, at, ordered_wait: false });
         }
-        self.advance();
+        match session {
+            Some(effect) => self.effects.push(Effect::AcquireSession { effect }),
+            None => self.advance(),
+        }
         true
     }
 
@@ -447,6 +466,7 @@ impl Turn<'_> {
                 )
             }
             Some(call) => format!("attempt {} of model call {}", call.ledger.attempts(), self.state.steps),
+            None if self.state.acquiring.is_some() => "its turn in the session".to_owned(),
             None => {
                 let open = self.state.batch.iter().filter(|tool| tool.result.is_none());
                 let names: Vec<_> = open.map(|tool| tool.call.name.as_str()).collect();
@@ -476,6 +496,11 @@ impl Turn<'_> {
             });
             self.emit_error(names::RUN_FAILED, error, ids);
         }
+        let remembers = self.state.opening.as_ref().is_some_and(|opening| opening.remembers);
+        if stop_reason == StopReason::Completed && remembers {
+            let messages = self.state.transcript.get(self.state.turn..).unwrap_or_default().to_vec();
+            self.effects.push(Effect::AppendTranscript { messages });
+        }
         self.record(Fact::Finished { stop_reason, output, error: error.map(|error| error.details()) });
         if let Some(opening) = &self.state.opening {
             let payload = json!({
@@ -499,6 +524,7 @@ impl Turn<'_> {
             Waiting::Reply { effect, .. } | Waiting::Backoff { timer: effect } => Some(effect),
         });
         let timer = self.state.opening.as_ref().and_then(|opening| opening.timer);
+        let waiting = waiting.or(self.state.acquiring);
         let open: Vec<_> = self.state.batch.iter().filter(|tool| tool.result.is_none()).cloned().collect();
         let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect)).chain(timer);
         self.effects.extend(effects.map(|effect| Effect::Abort { effect }));

@@ -16,7 +16,11 @@ use crate::record::{Fact, Record};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     pub(super) opening: Option<Opening>,
+    /// The effect that acquires the session, while it is waited for.
+    pub(super) acquiring: Option<EffectId>,
     pub(super) transcript: Vec<Arc<Message>>,
+    /// Where in the transcript this run's own turn begins.
+    pub(super) turn: usize,
     pub(super) finish: Option<FinishReason>,
     pub(super) steps: u32,
     pub(super) call: Option<Call>,
@@ -35,6 +39,7 @@ pub(super) struct Opening {
     pub(super) entry: Entry,
     pub(super) time_limit: Option<TimeLimit>,
     pub(super) timer: Option<EffectId>,
+    pub(super) remembers: bool,
 }
 
 /// The logical model call in flight.
@@ -87,16 +92,25 @@ impl State {
     /// Adds a fact. Decides nothing: it calls no rule, no pattern, and looks at no setting.
     pub fn apply(&mut self, record: &Record) {
         match &record.fact {
-            Fact::Started { identity, wall_ms, entry, messages, time_limit, timer, pattern: _ } => {
+            Fact::Started { identity, wall_ms, entry, messages, time_limit, timer, session, pattern: _ } => {
                 self.transcript.clone_from(messages);
+                self.turn = messages.len().saturating_sub(1);
+                self.acquiring = *session;
                 self.opening = Some(Opening {
                     identity: identity.clone(),
                     wall_ms: *wall_ms,
                     entry: *entry,
                     time_limit: time_limit.clone(),
                     timer: *timer,
+                    remembers: session.is_some(),
                 });
                 self.count_effect(*timer);
+                self.count_effect(*session);
+            }
+            Fact::SessionAcquired { history } => {
+                self.acquiring = None;
+                self.transcript.splice(self.turn..self.turn, history.iter().cloned());
+                self.turn += history.len();
             }
             Fact::CallOpened { step, allowances } => {
                 self.steps = *step;
@@ -182,6 +196,7 @@ impl State {
             }
             Fact::Finished { stop_reason, output, error } => {
                 self.call = None;
+                self.acquiring = None;
                 self.batch.clear();
                 self.finished = Some(Finished {
                     stop_reason: *stop_reason,

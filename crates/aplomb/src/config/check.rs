@@ -1,0 +1,97 @@
+//! What a document's shape cannot say: ranges, and keys that go together.
+
+use std::collections::BTreeSet;
+
+use aplomb_core::error::{Error, codes};
+
+use super::{AgentConfig, Config, LlmConfig, Provider};
+use crate::tools::BUILT_IN;
+
+impl Config {
+    pub(super) fn check(&self, name: &str) -> Result<(), Error> {
+        let at = |path: String, what: String| {
+            Error::new(codes::CONFIG_VALIDATION, format!("{name}: {path}: {what}")).context("path", path)
+        };
+        if self.agents.is_empty() {
+            return Err(at("agents".to_owned(), "at least one agent is needed".to_owned()));
+        }
+        let mut ids = BTreeSet::new();
+        for (index, agent) in self.agents.iter().enumerate() {
+            if !ids.insert(&agent.id) {
+                return Err(at(format!("agents[{index}].id"), format!("{:?} is taken", agent.id)));
+            }
+            agent.check().map_err(|(path, what)| at(format!("agents[{index}].{path}"), what))?;
+        }
+        Ok(())
+    }
+}
+
+type Problem = (String, String);
+
+fn problem(path: &str, what: impl Into<String>) -> Result<(), Problem> {
+    Err((path.to_owned(), what.into()))
+}
+
+fn in_range(path: &str, value: u32, range: std::ops::RangeInclusive<u32>, hint: &str) -> Result<(), Problem> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    problem(path, format!("{value} is not in {}..={}{hint}", range.start(), range.end()))
+}
+
+impl AgentConfig {
+    fn check(&self) -> Result<(), Problem> {
+        if self.id.trim().is_empty() {
+            return problem("id", "an agent needs a name");
+        }
+        self.llm.check()?;
+        in_range("runtime.max_steps", self.runtime.max_steps, 1..=u32::MAX, "")?;
+        in_range("retry.session.max_retries", self.retry.session.max_retries, 0..=100, "")?;
+        in_range(
+            "retry.exec.max_retries",
+            self.retry.exec.max_retries,
+            1..=100,
+            "; use 1 to disable retries",
+        )?;
+        let mut ids = BTreeSet::new();
+        for (index, tool) in self.tools.iter().enumerate() {
+            if !ids.insert(&tool.id) {
+                return problem(&format!("tools[{index}].id"), format!("{:?} is taken", tool.id));
+            }
+            if !BUILT_IN.iter().any(|(name, _)| *name == tool.r#type) {
+                let known: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+                let what = format!("no tool is called {:?}; there are {}", tool.r#type, known.join(", "));
+                return problem(&format!("tools[{index}].type"), what);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LlmConfig {
+    fn check(&self) -> Result<(), Problem> {
+        match self.provider {
+            Provider::Mock if self.script.is_none() => {
+                return problem("llm.script", "mock needs a script to play");
+            }
+            Provider::OpenaiCompatible if self.script.is_some() => {
+                return problem("llm.script", "only mock plays a script");
+            }
+            Provider::OpenaiCompatible if self.api_base.is_none() => {
+                return problem("llm.api_base", "openai_compatible needs the address of an API");
+            }
+            _ => {}
+        }
+        if self.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
+            return problem("llm.temperature", "must be from 0 to 2");
+        }
+        in_range("llm.retry.max_attempts", self.retry.max_attempts, 1..=100, "; use 1 to disable retries")?;
+        if !self.retry.backoff_multiplier.is_finite() || self.retry.backoff_multiplier < 1.0 {
+            return problem("llm.retry.backoff_multiplier", "must be a number of at least 1");
+        }
+        if self.retry.initial_backoff_ms > self.retry.max_backoff_ms {
+            return problem("llm.retry.initial_backoff_ms", "must not be more than max_backoff_ms");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! The local driver: performs the machine's effects with tokio, HTTP and the host's clock. Decides nothing.
+
+mod publish;
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aplomb_core::error::{Error, codes};
+use aplomb_core::message::{Message, ToolCall};
+use aplomb_core::run::{Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State};
+use aplomb_core::tool::ToolSpec;
+use aplomb_llm::{Model, ModelRequest};
+use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::Value;
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) use publish::{Publisher, SharedPublisher};
+
+use crate::host::RunClock;
+use crate::memory::Buffer;
+use crate::request::Cancellation;
+use crate::tools::{ToolContext, Toolbox};
+
+/// What a run is carried out with.
+pub(crate) struct Driver {
+    pub(crate) machine: Machine,
+    pub(crate) model: Arc<Model>,
+    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) memory: Option<Arc<Buffer>>,
+    pub(crate) clock: Arc<RunClock>,
+    pub(crate) publisher: SharedPublisher,
+    pub(crate) cancellation: Cancellation,
+}
+
+/// How long a run waits for another one of its session, in ms.
+const SESSION_LOCK_TIMEOUT_MS: u64 = 30_000;
+
+/// The session's conversation, while it is the run's.
+type Session = Arc<Mutex<Option<OwnedMutexGuard<Vec<Arc<Message>>>>>>;
+
+/// The effects that take time, each with the way to let go of it.
+#[derive(Default)]
+struct InFlight {
+    work: FuturesUnordered<BoxFuture<'static, Result<Input, Aborted>>>,
+    aborts: HashMap<EffectId, AbortHandle>,
+    /// By due time on the run's clock; true for ordered waits.
+    timers: BTreeMap<(u64, EffectId), bool>,
+    session: Session,
+}
+
+impl Driver {
+    /// Carries the run out. Dropping the future lets go of everything.
+    pub(crate) async fn drive(self, start: RunStart) -> Finished {
+        let identity = Arc::new(start.identity.clone());
+        let mut state = State::default();
+        let mut in_flight = InFlight::default();
+        let mut input = Input::Started(Box::new(start));
+        loop {
+            let (at, entropy) = (self.clock.at(), self.clock.entropy());
+            let (records, effects) = self.machine.handle(&state, at, entropy, input);
+            for record in &records {
+                state.apply(record);
+            }
+            for effect in effects {
+                if let Some(finished) = self.perform(&mut in_flight, &identity, effect) {
+                    return finished;
+                }
+            }
+            input = self.next_input(&mut in_flight).await;
+        }
+    }
+
+    fn perform(
+        &self,
+        in_flight: &mut InFlight,
+        identity: &Arc<Identity>,
+        effect: Effect,
+    ) -> Option<Finished> {
+        match effect {
+            Effect::AcquireSession { effect } => {
+                in_flight.begin(effect, self.acquire_session(effect, identity, in_flight.session.clone()));
+            }
+            Effect::AppendTranscript { messages } => {
+                if let Some(conversation) = &mut *lock(&in_flight.session) {
+                    conversation.extend(messages);
+                }
+            }
+            Effect::CallModel { effect, messages, tools, announce_restart, .. } => {
+                let call = self.call_model(effect, identity.clone(), messages, tools, announce_restart);
+                in_flight.begin(effect, call);
+            }
+            Effect::CallTool { effect, call, arguments } => {
+                in_flight.begin(effect, self.call_tool(effect, call, arguments, identity));
+            }
+            Effect::SetTimer { effect, at, ordered_wait } => {
+                in_flight.timers.insert((at, effect), ordered_wait);
+            }
+            Effect::Abort { effect } => in_flight.abort(effect),
+            Effect::Emit { name, payload } => self.publisher.publish(name, payload),
+            Effect::Finish(finished) => return Some(*finished),
+            _ => {}
+        }
+        None
+    }
+
+    async fn next_input(&self, in_flight: &mut InFlight) -> Input {
+        loop {
+            let timer =
+                in_flight.timers.first_key_value().map(|(timer, ordered_wait)| (*timer, *ordered_wait));
+            let timer_is_due = async {
+                match timer {
+                    Some(((at, _), ordered_wait)) => self.clock.sleep_until(at, ordered_wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                by = self.cancellation.cancelled() => return Input::Cancelled { by },
+                Some(done) = in_flight.work.next(), if !in_flight.work.is_empty() => {
+                    // Nobody waits for what was aborted.
+                    if let Ok(input) = done {
+                        return input;
+                    }
+                }
+                () = timer_is_due => {
+                    if let Some(((at, effect), _)) = timer {
+                        in_flight.timers.remove(&(at, effect));
+                        return Input::TimerFired { effect };
+                    }
+                }
+            }
+        }
+    }
+
+    fn acquire_session(
+        &self,
+        effect: EffectId,
+        identity: &Identity,
+        session: Session,
+    ) -> impl Future<Output = Input> + Send + 'static {
+        let conversation = self.memory.as_ref().map(|memory| memory.conversation(&identity.session_id));
+        let clock = self.clock.clone();
+        async move {
+            let Some(conversation) = conversation else {
+                return Input::SessionAcquired { effect, history: Vec::new() };
+            };
+            let too_late = clock.sleep_until(clock.at().saturating_add(SESSION_LOCK_TIMEOUT_MS), false);
+            tokio::select! {
+                biased;
+                conversation = conversation.lock_owned() => {
+                    let history = conversation.clone();
+                    *lock(&session) = Some(conversation);
+                    Input::SessionAcquired { effect, history }
+                }
+                () = too_late => {
+                    let message = format!("another run held the session for {SESSION_LOCK_TIMEOUT_MS} ms");
+                    let error = Error::new(codes::SESSION_ERROR, message)
+                        .hint("one run at a time per session: wait for the other one, or use another session_id");
+                    Input::SessionRefused { effect, error: error.details() }
+                }
+            }
+        }
+    }
+
+    fn call_model(
+        &self,
+        effect: EffectId,
+        identity: Arc<Identity>,
+        messages: Vec<Arc<Message>>,
+        tools: Arc<[ToolSpec]>,
+        announce_restart: bool,
+    ) -> impl Future<Output = Input> + Send + 'static {
+        let (model, publisher) = (self.model.clone(), self.publisher.clone());
+        let asked = async move {
+            let mut deltas = publisher.wants_deltas().then(|| publisher.delta_sink(announce_restart));
+            let request = ModelRequest { run_id: &identity.run_id, messages: &messages, tools: &tools };
+            match model.ask(request, deltas.as_mut().map(|sink| sink as _)).await {
+                Ok(answer) => {
+                    let (reply, first_delta_ms) = (answer.reply, answer.first_delta_ms);
+                    Input::ModelReplied { effect, reply, first_delta_ms }
+                }
+                Err(failed) => Input::ModelFailed {
+                    effect,
+                    failure: failed.failure,
+                    usage: failed.usage,
+                    delivered: failed.delivered,
+                },
+            }
+        };
+        AssertUnwindSafe(asked).catch_unwind().map(move |asked| {
+            asked.unwrap_or_else(|panic| Input::EffectPanicked { effect, message: panic_message(&*panic) })
+        })
+    }
+
+    /// A tool runs as a task of its own, so that one that blocks its thread does not hold up the run's clocks.
+    #[expect(clippy::disallowed_methods, reason = "the task ends with the run: its handle aborts it on drop")]
+    fn call_tool(
+        &self,
+        effect: EffectId,
+        call: ToolCall,
+        arguments: Value,
+        identity: &Identity,
+    ) -> impl Future<Output = Input> + Send + 'static {
+        let context = ToolContext::new(identity, &call, self.clock.wall_ms());
+        let tools = self.tools.clone();
+        let called = async move { tools.call(&call.name, arguments, context).await };
+        let task = AbortOnDropHandle::new(tokio::spawn(called));
+        async move {
+            match task.await {
+                Ok(Ok(result)) => Input::ToolReturned { effect, result },
+                Ok(Err(error)) => Input::ToolFailed { effect, error: error.details() },
+                Err(joined) => {
+                    let message = match joined.try_into_panic() {
+                        Ok(panic) => panic_message(&*panic),
+                        Err(_) => "the task was aborted".to_owned(),
+                    };
+                    Input::EffectPanicked { effect, message }
+                }
+            }
+        }
+    }
+}
+
+impl InFlight {
+    fn begin(&mut self, effect: EffectId, work: impl Future<Output = Input> + Send + 'static) {
+        let (work, abort) = abortable(work);
+        self.aborts.insert(effect, abort);
+        self.work.push(Box::pin(work));
+    }
+
+    fn abort(&mut self, effect: EffectId) {
+        if let Some(abort) = self.aborts.remove(&effect) {
+            abort.abort();
+        }
+        self.timers.retain(|(_, timer), _| *timer != effect);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}

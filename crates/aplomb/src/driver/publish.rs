@@ -1,0 +1,109 @@
+//! Publishes a run's events: numbers them, and hands them to whoever watches.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aplomb_core::event::{Event, EventName, names};
+use aplomb_core::message::Delta;
+use aplomb_core::run::Identity;
+use serde_json::{Map, Value, json};
+
+use crate::host::RunClock;
+use crate::runtime::Subscriber;
+use crate::stream::ChunkQueue;
+
+/// Whoever watches one run, and what they have been told.
+pub(crate) struct Publisher {
+    pub(crate) identity: Identity,
+    pub(crate) clock: Arc<RunClock>,
+    pub(crate) subscribers: Vec<Arc<dyn Subscriber>>,
+    pub(crate) stream: Option<ChunkQueue>,
+    sequence: u64,
+    /// The first delta of the call under way: what a restart voids.
+    first_delta: Option<u64>,
+}
+
+impl Publisher {
+    pub(crate) fn new(
+        identity: Identity,
+        clock: Arc<RunClock>,
+        subscribers: Vec<Arc<dyn Subscriber>>,
+        stream: Option<ChunkQueue>,
+    ) -> Publisher {
+        Publisher { identity, clock, subscribers, stream, sequence: 0, first_delta: None }
+    }
+
+    fn publish(&mut self, name: EventName, payload: Map<String, Value>) {
+        let is_delta = [names::LLM_DELTA, names::LLM_RESTARTED].contains(&name);
+        let timestamp_ms = self.clock.wall_ms();
+        let event = Event::new(name, &self.identity, self.sequence, timestamp_ms, payload);
+        self.sequence += 1;
+        for subscriber in self.subscribers.iter().filter(|subscriber| !is_delta || subscriber.wants_deltas())
+        {
+            // A subscriber that fails does not disturb the run; the panic's own message has been printed.
+            let _its_own_failure = catch_unwind(AssertUnwindSafe(|| subscriber.on_event(&event)));
+        }
+        if let Some(stream) = &self.stream {
+            stream.push_event(&event);
+        }
+    }
+
+    fn publish_delta(&mut self, delta: &Delta) {
+        self.first_delta.get_or_insert(self.sequence);
+        if let Ok(Value::Object(payload)) = serde_json::to_value(delta) {
+            self.publish(names::LLM_DELTA, payload);
+        }
+    }
+
+    fn publish_restart(&mut self) {
+        let discard_from = self.first_delta.take().unwrap_or(self.sequence);
+        if let Value::Object(payload) = json!({ "discard_from": discard_from }) {
+            self.publish(names::LLM_RESTARTED, payload);
+        }
+    }
+}
+
+/// The one publisher of a run, shared by the driver and the model call under way.
+#[derive(Clone)]
+pub(crate) struct SharedPublisher(Arc<Mutex<Publisher>>);
+
+impl SharedPublisher {
+    pub(crate) fn new(publisher: Publisher) -> SharedPublisher {
+        SharedPublisher(Arc::new(Mutex::new(publisher)))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Publisher) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn publish(&self, name: EventName, payload: Map<String, Value>) {
+        self.with(|publisher| {
+            if name == names::LLM_CALLED {
+                publisher.first_delta = None;
+            }
+            publisher.publish(name, payload);
+        });
+    }
+
+    /// Whether anybody takes an answer piece by piece.
+    pub(crate) fn wants_deltas(&self) -> bool {
+        self.with(|publisher| {
+            publisher.stream.is_some()
+                || publisher.subscribers.iter().any(|subscriber| subscriber.wants_deltas())
+        })
+    }
+
+    /// Takes the deltas of one attempt. A restart is announced just before its first delta, so that a call that fails
+    /// for good discards nothing.
+    pub(crate) fn delta_sink(&self, mut announce_restart: bool) -> impl FnMut(&Delta) + Send + use<> {
+        let shared = self.clone();
+        move |delta| {
+            shared.with(|publisher| {
+                if std::mem::take(&mut announce_restart) {
+                    publisher.publish_restart();
+                }
+                publisher.publish_delta(delta);
+            });
+        }
+    }
+}

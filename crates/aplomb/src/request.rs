@@ -1,0 +1,226 @@
+//! What a run is asked, and what it gives.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use aplomb_core::error::{Error, ErrorDetails, codes};
+use aplomb_core::event::{Event, names};
+use aplomb_core::message::{Block, Message, Role};
+use aplomb_core::run::{Finished, Identity, RunUsage, StopReason};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// What the user says: text, or blocks of text and images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunInput(pub(crate) Vec<Block>);
+
+impl From<&str> for RunInput {
+    fn from(text: &str) -> RunInput {
+        text.to_owned().into()
+    }
+}
+
+impl From<String> for RunInput {
+    fn from(text: String) -> RunInput {
+        RunInput(vec![Block::Text { text }])
+    }
+}
+
+impl From<Vec<Block>> for RunInput {
+    fn from(blocks: Vec<Block>) -> RunInput {
+        RunInput(blocks)
+    }
+}
+
+impl RunInput {
+    pub(crate) fn into_message(self) -> Result<Message, Error> {
+        let says_something = self.0.iter().any(|block| match block {
+            Block::Text { text } => !text.trim().is_empty(),
+            Block::Image { .. } => true,
+            _ => false,
+        });
+        if !says_something {
+            return Err(Error::new(codes::USER_INVALID_INPUT, "the input is empty").hint("say something"));
+        }
+        if self.0.iter().any(|block| !matches!(block, Block::Text { .. } | Block::Image { .. })) {
+            return Err(Error::new(codes::USER_INVALID_INPUT, "an input holds text and images only"));
+        }
+        Ok(Message { role: Role::User, content: self.0 })
+    }
+}
+
+/// What a run is asked.
+///
+/// ```
+/// use std::time::Duration;
+/// let request = aplomb::RunRequest::new("assistant", "What is 9 * 9?").timeout(Duration::from_secs(30));
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunRequest {
+    /// Whose run it is.
+    pub agent_id: String,
+    /// What the user says.
+    pub input: RunInput,
+    /// Which conversation it belongs to; a new one where none is named.
+    pub session_id: Option<String>,
+    /// The run's name; made up where none is given.
+    pub run_id: Option<String>,
+    /// How long the run may take.
+    pub timeout: Option<Duration>,
+    /// How the run can be cancelled.
+    pub cancellation: Cancellation,
+}
+
+impl RunRequest {
+    /// A request with nothing but what it must have.
+    pub fn new(agent_id: impl Into<String>, input: impl Into<RunInput>) -> RunRequest {
+        RunRequest {
+            agent_id: agent_id.into(),
+            input: input.into(),
+            session_id: None,
+            run_id: None,
+            timeout: None,
+            cancellation: Cancellation::new(),
+        }
+    }
+
+    /// Names the conversation.
+    #[must_use]
+    pub fn session_id(mut self, session_id: impl Into<String>) -> RunRequest {
+        self.session_id = Some(session_id.into());
+        self
+    }
+
+    /// Names the run.
+    #[must_use]
+    pub fn run_id(mut self, run_id: impl Into<String>) -> RunRequest {
+        self.run_id = Some(run_id.into());
+        self
+    }
+
+    /// Limits the run's time. A run that is not done by then ends with `execution.timeout`.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> RunRequest {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Lets the run be cancelled.
+    #[must_use]
+    pub fn cancellation(mut self, cancellation: Cancellation) -> RunRequest {
+        self.cancellation = cancellation;
+        self
+    }
+}
+
+/// Cancels runs. Clones cancel the same ones.
+#[derive(Debug, Clone, Default)]
+pub struct Cancellation {
+    token: CancellationToken,
+    by: Arc<OnceLock<String>>,
+}
+
+impl Cancellation {
+    /// One that has not been used.
+    pub fn new() -> Cancellation {
+        Cancellation::default()
+    }
+
+    /// Ends every run that was given this, at once. `by` says who wanted it; the first one to say so is right.
+    pub fn cancel(&self, by: impl Into<String>) {
+        let _already_cancelled = self.by.set(by.into());
+        self.token.cancel();
+    }
+
+    /// Waits until it is used, and says by whom.
+    pub(crate) async fn cancelled(&self) -> String {
+        self.token.cancelled().await;
+        self.by.get().cloned().unwrap_or_default()
+    }
+}
+
+/// Everything that a run gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RunResult {
+    /// The run.
+    pub run_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// What it gave, if it completed.
+    pub final_output: Option<String>,
+    /// How it ended.
+    pub stop_reason: StopReason,
+    /// What it used, failed attempts included.
+    pub usage: RunUsage,
+    /// Why it failed.
+    pub error_details: Option<ErrorDetails>,
+}
+
+impl RunResult {
+    pub(crate) fn of(identity: Identity, finished: Finished) -> RunResult {
+        let Identity { run_id, session_id, .. } = identity;
+        let Finished { stop_reason, output, error, usage, .. } = finished;
+        RunResult { run_id, session_id, final_output: output, stop_reason, usage, error_details: error }
+    }
+
+    /// The output, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// The run's error.
+    pub fn into_output(self) -> Result<String, Error> {
+        match (self.final_output, self.error_details) {
+            (_, Some(details)) => Err(details.into()),
+            (Some(output), None) => Ok(output),
+            (None, None) => Ok(String::new()),
+        }
+    }
+}
+
+/// A retry that is about to be waited for, as an `on_retry` hook sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Retry {
+    /// The attempt that failed, from 1.
+    pub attempt: u32,
+    /// The most attempts that the call may make.
+    pub max_attempts: u32,
+    /// Whose allowance pays for the next one: `transport`, `session` or `exec`.
+    pub layer: String,
+    /// What the failure is.
+    pub reason: String,
+    /// The rules that said so.
+    pub rule: String,
+    /// How long is waited before the next attempt.
+    pub delay_ms: u64,
+    /// Who asked for that long: `backoff`, or where the provider said so.
+    pub delay_source: String,
+    /// What was seen. Empty where the failure came without any text.
+    pub error: String,
+}
+
+impl Retry {
+    /// The retry that an event announces, if it does.
+    pub fn of(event: &Event) -> Option<Retry> {
+        let announces =
+            event.name == names::RETRY_DECIDED && event.payload.get("will_retry") == Some(&true.into());
+        let payload = announces.then(|| Value::Object(event.payload.clone()))?;
+        serde_json::from_value(payload).ok()
+    }
+}
+
+impl fmt::Display for Retry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Retry { attempt, max_attempts, reason, delay_ms, delay_source, error, .. } = self;
+        let seconds = *delay_ms as f64 / 1000.0;
+        write!(f, "attempt {attempt} of {max_attempts} failed ({reason}")?;
+        if !error.is_empty() {
+            write!(f, ": {error}")?;
+        }
+        write!(f, "); trying again in {seconds:.1} s ({delay_source})")
+    }
+}

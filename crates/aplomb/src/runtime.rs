@@ -1,0 +1,366 @@
+//! The runtime: agents, ready to run.
+
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aplomb_core::decide::Policy;
+use aplomb_core::error::{Error, codes};
+use aplomb_core::event::Event;
+use aplomb_core::message::{Message, Role};
+use aplomb_core::run::{AgentSpec, Entry, Identity, Machine, React, RunStart, TimeLimit};
+use aplomb_llm::provider::Endpoint;
+use aplomb_llm::{Model, ModelConfig, Timeouts};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use secrecy::SecretString;
+use uuid::Uuid;
+
+use crate::config::{AgentConfig, Config, LlmConfig, MemoryConfig, PatternConfig, Provider};
+use crate::driver::{Driver, Publisher, SharedPublisher};
+use crate::host::{Host, RunClock, SystemHost};
+use crate::memory::Buffer;
+use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
+use crate::stream::{ChunkQueue, RunStream};
+use crate::tools::{BUILT_IN, Tool, Toolbox};
+
+/// Whoever is told what happens in runs.
+///
+/// A subscriber is called while the run waits, so it should hand on what takes time. One that panics disturbs nobody.
+pub trait Subscriber: Send + Sync + 'static {
+    /// Something happened.
+    fn on_event(&self, event: &Event);
+
+    /// Whether it takes the model's answers piece by piece, as `llm.delta`. An answer that somebody has seen a piece of
+    /// cannot be restarted in silence.
+    fn wants_deltas(&self) -> bool {
+        false
+    }
+}
+
+/// Agents, ready to run. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Runtime(Arc<Inner>);
+
+struct Inner {
+    agents: BTreeMap<String, Agent>,
+    host: Arc<dyn Host>,
+    subscribers: Vec<Arc<dyn Subscriber>>,
+}
+
+struct Agent {
+    machine: Machine,
+    model: Arc<Model>,
+    tools: Arc<Toolbox>,
+    system_prompt: Option<String>,
+    memory: Option<Arc<Buffer>>,
+}
+
+/// Makes a [`Runtime`].
+pub struct RuntimeBuilder {
+    config: Config,
+    host: Arc<dyn Host>,
+    subscribers: Vec<Arc<dyn Subscriber>>,
+    tools: Vec<(String, String, Arc<dyn Tool>)>,
+}
+
+impl RuntimeBuilder {
+    /// Takes time and entropy from there.
+    #[must_use]
+    pub fn host(mut self, host: impl Host) -> RuntimeBuilder {
+        self.host = Arc::new(host);
+        self
+    }
+
+    /// Tells it what happens.
+    #[must_use]
+    pub fn subscriber(mut self, subscriber: impl Subscriber) -> RuntimeBuilder {
+        self.subscribers.push(Arc::new(subscriber));
+        self
+    }
+
+    /// Gives an agent a tool of the program's own.
+    #[must_use]
+    pub fn tool(mut self, agent_id: &str, tool_id: &str, tool: impl Tool) -> RuntimeBuilder {
+        self.tools.push((agent_id.to_owned(), tool_id.to_owned(), Arc::new(tool)));
+        self
+    }
+
+    /// Makes the runtime. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// `config.*` where an agent could not work.
+    pub fn build(self) -> Result<Runtime, Error> {
+        let mut agents = BTreeMap::new();
+        for agent in &self.config.agents {
+            let own = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
+            let own = own.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone()));
+            let built =
+                Agent::new(agent, own).map_err(|error| error.context("agent_id", agent.id.as_str()))?;
+            agents.insert(agent.id.clone(), built);
+        }
+        if let Some((agent_id, tool_id, _)) =
+            self.tools.iter().find(|(agent_id, _, _)| !agents.contains_key(agent_id))
+        {
+            let message =
+                format!("tool {tool_id:?} is for agent {agent_id:?}, which the config does not have");
+            return Err(Error::new(codes::CONFIG_VALIDATION, message));
+        }
+        Ok(Runtime(Arc::new(Inner { agents, host: self.host, subscribers: self.subscribers })))
+    }
+}
+
+impl Runtime {
+    /// A runtime of the agents of a config file.
+    ///
+    /// # Errors
+    ///
+    /// `config.*`; the message names the place.
+    pub fn from_config(file: impl AsRef<Path>) -> Result<Runtime, Error> {
+        Runtime::builder(Config::from_file(file)?).build()
+    }
+
+    /// A runtime in the making.
+    pub fn builder(config: Config) -> RuntimeBuilder {
+        RuntimeBuilder { config, host: Arc::new(SystemHost), subscribers: Vec::new(), tools: Vec::new() }
+    }
+
+    /// The agents' ids.
+    pub fn list_agents(&self) -> Vec<&str> {
+        self.0.agents.keys().map(String::as_str).collect()
+    }
+
+    /// Runs an agent, and gives its output.
+    ///
+    /// # Errors
+    ///
+    /// Why the run failed.
+    pub async fn run(&self, agent_id: &str, input: impl Into<RunInput>) -> Result<String, Error> {
+        self.run_detailed(RunRequest::new(agent_id, input)).await?.into_output()
+    }
+
+    /// Runs an agent, and gives everything that there is to know. A run that failed is a result, too.
+    ///
+    /// # Errors
+    ///
+    /// `user.*` if the request is none, so that nothing was run.
+    pub async fn run_detailed(&self, request: RunRequest) -> Result<RunResult, Error> {
+        Ok(self.prepare(request, Entry::Run, None, None)?.await)
+    }
+
+    /// Runs an agent, and lets it be watched.
+    ///
+    /// # Errors
+    ///
+    /// `user.*` if the request is none, so that nothing was run.
+    pub fn run_stream(&self, request: RunRequest) -> Result<RunStream, Error> {
+        let chunks = ChunkQueue::default();
+        let run = self.prepare(request, Entry::Run, None, Some(chunks.clone()))?;
+        Ok(RunStream::new(run, chunks))
+    }
+
+    /// Asks an agent once, with the retries of `exec` where no other layer serves. Tools are used if the agent has them.
+    ///
+    /// ```no_run
+    /// # async fn example(runtime: aplomb::Runtime) -> Result<(), aplomb::Error> {
+    /// let answer = runtime.exec("assistant", "hi").on_retry(|retry| eprintln!("{retry}")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn exec(&self, agent_id: &str, input: impl Into<RunInput>) -> Exec {
+        Exec { runtime: self.clone(), request: RunRequest::new(agent_id, input), hook: None }
+    }
+
+    /// Forgets a session's conversation.
+    pub fn close_session(&self, session_id: &str) {
+        for memory in self.0.agents.values().filter_map(|agent| agent.memory.as_ref()) {
+            memory.forget(session_id);
+        }
+    }
+
+    /// The run, not begun.
+    fn prepare(
+        &self,
+        request: RunRequest,
+        entry: Entry,
+        hook: Option<Arc<dyn Subscriber>>,
+        stream: Option<ChunkQueue>,
+    ) -> Result<BoxFuture<'static, RunResult>, Error> {
+        let RunRequest { agent_id, input, session_id, run_id, timeout, cancellation } = request;
+        let Some(agent) = self.0.agents.get(&agent_id) else {
+            let known = self.list_agents().join(", ");
+            return Err(Error::new(codes::USER_AGENT_NOT_FOUND, format!("no agent is called {agent_id:?}"))
+                .hint(format!("the config defines: {known}"))
+                .context("agent_id", agent_id));
+        };
+        let made_up = || Uuid::now_v7().to_string();
+        let identity = Identity {
+            run_id: run_id.unwrap_or_else(made_up),
+            session_id: session_id.unwrap_or_else(made_up),
+            agent_id,
+        };
+        let system = agent.system_prompt.as_ref().map(|prompt| Message::text(Role::System, prompt.as_str()));
+        let messages = system.into_iter().chain([input.into_message()?]).map(Arc::new).collect();
+        let clock = Arc::new(RunClock::start(self.0.host.clone()));
+        let subscribers = self.0.subscribers.iter().cloned().chain(hook).collect();
+        let publisher = Publisher::new(identity.clone(), clock.clone(), subscribers, stream);
+        let start = RunStart {
+            identity: identity.clone(),
+            wall_ms: clock.started_wall_ms(),
+            entry,
+            messages,
+            time_limit: timeout.map(|timeout| TimeLimit {
+                limit_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+                setting: "timeout".to_owned(),
+            }),
+            remembers: agent.memory.is_some(),
+        };
+        let driver = Driver {
+            machine: agent.machine.clone(),
+            model: agent.model.clone(),
+            tools: agent.tools.clone(),
+            memory: agent.memory.clone(),
+            clock,
+            publisher: SharedPublisher::new(publisher),
+            cancellation,
+        };
+        Ok(async move { RunResult::of(identity, driver.drive(start).await) }.boxed())
+    }
+}
+
+/// A call by [`Runtime::exec`], which begins when it is awaited.
+#[must_use = "nothing happens until it is awaited"]
+pub struct Exec {
+    runtime: Runtime,
+    request: RunRequest,
+    hook: Option<Arc<dyn Subscriber>>,
+}
+
+impl Exec {
+    /// Calls `hook` before each wait for a retry.
+    pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec {
+        self.hook = Some(Arc::new(RetryHook(hook)));
+        self
+    }
+
+    /// Limits the time.
+    pub fn timeout(mut self, timeout: Duration) -> Exec {
+        self.request = self.request.timeout(timeout);
+        self
+    }
+
+    /// Lets it be cancelled.
+    pub fn cancellation(mut self, cancellation: Cancellation) -> Exec {
+        self.request = self.request.cancellation(cancellation);
+        self
+    }
+}
+
+impl IntoFuture for Exec {
+    type Output = Result<String, Error>;
+    type IntoFuture = BoxFuture<'static, Result<String, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Exec { runtime, request, hook } = self;
+        async move { runtime.prepare(request, Entry::Exec, hook, None)?.await.into_output() }.boxed()
+    }
+}
+
+/// The retries among the events.
+struct RetryHook<F>(F);
+
+impl<F: Fn(&Retry) + Send + Sync + 'static> Subscriber for RetryHook<F> {
+    fn on_event(&self, event: &Event) {
+        if let Some(retry) = Retry::of(event) {
+            (self.0)(&retry);
+        }
+    }
+}
+
+impl Agent {
+    fn new<'a>(
+        config: &'a AgentConfig,
+        own_tools: impl Iterator<Item = (&'a str, Arc<dyn Tool>)>,
+    ) -> Result<Agent, Error> {
+        let mut tools = Toolbox::default();
+        let built_in = config.tools.iter().filter(|tool| tool.enabled).filter_map(|tool| {
+            let (_, make) = BUILT_IN.iter().find(|(name, _)| *name == tool.r#type)?;
+            Some((tool.id.as_str(), make()))
+        });
+        for (id, tool) in built_in.chain(own_tools) {
+            if !tools.add(id, tool) {
+                return Err(Error::new(codes::CONFIG_VALIDATION, format!("two tools are called {id:?}")));
+            }
+        }
+        let PatternConfig::React { config: react } = &config.pattern;
+        let spec = AgentSpec {
+            provider: config.llm.provider.as_str().to_owned(),
+            model: config.llm.model.clone(),
+            tools: tools.specs(),
+            max_steps: config.runtime.max_steps,
+            policy: policy(config),
+        };
+        Ok(Agent {
+            machine: Machine::new(Arc::new(spec), Arc::new(React::default())),
+            model: Arc::new(Model::new(model_config(&config.llm)?)?),
+            tools: Arc::new(tools),
+            system_prompt: react.system_prompt.clone(),
+            memory: config.memory.map(|MemoryConfig::Buffer {}| Arc::new(Buffer::default())),
+        })
+    }
+}
+
+fn policy(config: &AgentConfig) -> Policy {
+    let mut policy = Policy::default();
+    policy.transport = config.llm.retry.clone();
+    policy.session = config.retry.session.clone();
+    policy.exec = config.retry.exec.clone();
+    policy.max_inline_wait_ms = config.retry.max_inline_wait_ms;
+    policy.restart = config.retry.restart;
+    policy
+}
+
+fn model_config(llm: &LlmConfig) -> Result<ModelConfig, Error> {
+    let endpoint = match (llm.provider, &llm.script) {
+        (Provider::Mock, Some(script)) => Endpoint::Mock(script.clone()),
+        _ => Endpoint::Http {
+            api_base: llm.api_base.clone().unwrap_or_default(),
+            api_key: llm.api_key_env.as_deref().map(api_key).transpose()?,
+            extra_headers: llm.extra_headers.clone(),
+            ca_file: llm.ca_file.clone(),
+        },
+    };
+    let mut model = ModelConfig::new(llm.provider.as_str(), &*llm.model, endpoint);
+    model.temperature = llm.temperature;
+    model.max_tokens = llm.max_tokens;
+    model.stream = llm.stream;
+    model.timeouts = timeouts(llm);
+    Ok(model)
+}
+
+fn timeouts(llm: &LlmConfig) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    let set = |limit: &mut Duration, ms: Option<u64>| {
+        if let Some(ms) = ms {
+            *limit = Duration::from_millis(ms);
+        }
+    };
+    set(&mut timeouts.connect, llm.timeouts.connect_ms);
+    set(&mut timeouts.first_byte, llm.timeouts.first_byte_ms.or(llm.timeout_ms));
+    set(&mut timeouts.idle, llm.timeouts.idle_ms);
+    timeouts.attempt = llm.timeouts.attempt_ms.map(Duration::from_millis);
+    timeouts
+}
+
+fn api_key(variable: &str) -> Result<SecretString, Error> {
+    match std::env::var(variable) {
+        Ok(key) if !key.trim().is_empty() => Ok(SecretString::from(key.trim().to_owned())),
+        _ => {
+            Err(Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
+                .hint(format!("export {variable}=…")))
+        }
+    }
+}

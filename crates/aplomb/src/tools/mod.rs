@@ -1,0 +1,110 @@
+//! Tools: what an agent can do besides talking.
+
+mod calc;
+mod current_time;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aplomb_core::error::{Error, codes};
+use aplomb_core::message::ToolCall;
+use aplomb_core::run::Identity;
+use aplomb_core::tool::ToolSpec;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+pub use calc::Calc;
+pub use current_time::CurrentTime;
+
+/// Something that an agent can do.
+///
+/// A tool is called once per call of the model; whether a failed call is repeated is decided elsewhere.
+pub trait Tool: Send + Sync + 'static {
+    /// When and how to use it, for the model.
+    fn description(&self) -> &str;
+
+    /// JSON Schema of the arguments, an object's.
+    fn parameters(&self) -> Value;
+
+    /// Does it.
+    ///
+    /// # Errors
+    ///
+    /// Errors below `tool.error` reach the model as they are, so that it can do better.
+    fn call(&self, arguments: Value, context: ToolContext) -> BoxFuture<'_, Result<Value, Error>>;
+}
+
+/// What a tool may know of the call.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ToolContext {
+    /// The run.
+    pub run_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// Its agent.
+    pub agent_id: String,
+    /// The provider's id for the call.
+    pub call_id: String,
+    /// The time, in ms of Unix time.
+    pub now_ms: u64,
+}
+
+impl ToolContext {
+    pub(crate) fn new(identity: &Identity, call: &ToolCall, now_ms: u64) -> ToolContext {
+        ToolContext {
+            run_id: identity.run_id.clone(),
+            session_id: identity.session_id.clone(),
+            agent_id: identity.agent_id.clone(),
+            call_id: call.id.clone(),
+            now_ms,
+        }
+    }
+}
+
+/// The tools of one agent.
+#[derive(Default)]
+pub(crate) struct Toolbox(BTreeMap<String, Arc<dyn Tool>>);
+
+impl Toolbox {
+    /// Adds a tool; false if the id is taken.
+    pub(crate) fn add(&mut self, id: &str, tool: Arc<dyn Tool>) -> bool {
+        self.0.insert(id.to_owned(), tool).is_none()
+    }
+
+    /// What the model is told.
+    pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
+        let spec = |(id, tool): (&String, &Arc<dyn Tool>)| ToolSpec {
+            id: id.clone(),
+            description: tool.description().to_owned(),
+            parameters: tool.parameters(),
+        };
+        self.0.iter().map(spec).collect()
+    }
+
+    pub(crate) async fn call(
+        &self,
+        id: &str,
+        arguments: Value,
+        context: ToolContext,
+    ) -> Result<Value, Error> {
+        match self.0.get(id) {
+            Some(tool) => tool.call(arguments, context).await,
+            None => Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {id:?}"))),
+        }
+    }
+}
+
+type MakeTool = fn() -> Arc<dyn Tool>;
+
+/// The tools that a config can name, by their `type`.
+pub(crate) const BUILT_IN: [(&str, MakeTool); 2] =
+    [("calc", || Arc::new(Calc)), ("current_time", || Arc::new(CurrentTime))];
+
+/// A required text argument.
+fn text_argument<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, Error> {
+    arguments
+        .get(name)
+        .and_then(Value::as_str)
+        .ok_or_else(|| Error::new(codes::TOOL_VALIDATION, format!("`{name}` is required and must be a text")))
+}
