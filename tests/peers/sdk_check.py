@@ -225,7 +225,7 @@ def an_error_event_in_a_stream_is_an_api_error():
 
 @case
 def a_cut_stream_raises_after_what_it_delivered():
-    for by in ("reset", "close"):
+    for by in ("reset", "fin"):
         with lab(faulty({"cut": {"after_events": 3, "by": by}})) as faultlab:
             seen = []
             raised(lambda: collect(remember(faultlab.stream(), seen)), openai.APIConnectionError, httpx2.TransportError)

@@ -1,2 +1,34 @@
-//! x
-fn main() {}
+//! Generates what is derived from the code, and checks what the code puts out.
+//!
+//! ```text
+//! cargo run -p xtask                        write the references under docs/
+//! cargo run -p xtask -- --check             fail if they are not up to date
+//! cargo run -p xtask -- check-events FILE   hold a run's events (JSON lines) against the taxonomy
+//! ```
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking is its job")]
+
+mod events;
+mod references;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        [] => references::write(),
+        ["--check"] => references::check(),
+        ["check-events", file] => events::check(file),
+        _ => Err("usage: xtask [--check | check-events FILE]".to_owned()),
+    };
+    match outcome {
+        Ok(message) => {
+            println!("{message}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -108,7 +108,7 @@ fn read_input(text: Option<String>, file: Option<&Path>) -> Result<String, Error
 
 fn show(result: &RunResult, format: Format, terminal: bool) {
     let _reader_left = match format {
-        Format::Json => data(format_args!("{:#}\n", json!(result))),
+        Format::Json => data(format_args!("{}\n", serde_json::to_string_pretty(result).unwrap_or_default())),
         // On a terminal the answer has been printed as it came.
         Format::Text if terminal => data(format_args!("\n")),
         Format::Text => match &result.final_output {
@@ -159,7 +159,7 @@ impl Subscriber for Progress {
         let json = |field: &str| event.payload.get(field).map(Value::to_string).unwrap_or_default();
         if let Some(retry) = Retry::of(event) {
             self.line(format_args!("{WARN}{retry}{WARN:#}"));
-        } else if event.name == names::LLM_DELTA && text("kind") == "text" {
+        } else if event.name == names::LLM_DELTA && self.terminal && text("kind") == "text" {
             self.piece(text("text"));
         } else if event.name == names::LLM_RESTARTED {
             self.line(format_args!("{WARN}the answer begins anew; what stands above is void{WARN:#}"));
@@ -190,7 +190,7 @@ impl Subscriber for EventLines {
         if self.reader_left.load(Ordering::Relaxed) {
             return;
         }
-        if data(format_args!("{}\n", json!(event))).is_err() {
+        if serde_json::to_string(event).is_ok_and(|line| data(format_args!("{line}\n")).is_err()) {
             self.reader_left.store(true, Ordering::Relaxed);
             self.cancellation.cancel("the reader of the output");
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aplomb_core::Error;
 use aplomb_core::failure::{Anomaly, Failure, Phase, TransportFault, TransportKind};
-use aplomb_core::message::{Block, Delta, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::message::{Delta, Message, Reply, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
 use futures_util::StreamExt;
@@ -273,10 +273,8 @@ impl Attempt<'_> {
         let (reply, usage) = openai_chat::decode_body(&body);
         self.usage = usage;
         let reply = reply?;
-        for (index, block) in (0..).zip(&reply.message.content) {
-            if let Some(delta) = whole_delta(index, block) {
-                self.deliver(&delta);
-            }
+        for delta in Delta::of_whole(&reply.message) {
+            self.deliver(&delta);
         }
         Ok(reply)
     }
@@ -355,19 +353,4 @@ fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
 fn is_event_stream(headers: &HeaderMap) -> bool {
     let content_type = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
-}
-
-/// A block as the one delta that brings it whole.
-fn whole_delta(index: u64, block: &Block) -> Option<Delta> {
-    Some(match block {
-        Block::Text { text } => Delta::Text { text: text.clone() },
-        Block::Thinking { text, .. } => Delta::Thinking { text: text.clone() },
-        Block::ToolCall(call) => Delta::ToolCall {
-            index,
-            id: Some(call.id.clone()),
-            name: Some(call.name.clone()),
-            text: call.arguments.clone(),
-        },
-        _ => return None,
-    })
 }

@@ -33,8 +33,8 @@ pub trait Subscriber: Send + Sync + 'static {
     /// Something happened.
     fn on_event(&self, event: &Event);
 
-    /// Whether it takes the model's answers piece by piece, as `llm.delta`. An answer that somebody has seen a piece of
-    /// cannot be restarted in silence.
+    /// Whether it wants the model's answers piece by piece, as they come. Otherwise an answer's `llm.delta`s follow when
+    /// its call is done, a whole block each: what nobody has seen a piece of can be restarted in silence.
     fn wants_deltas(&self) -> bool {
         false
     }

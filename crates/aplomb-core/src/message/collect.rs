@@ -49,6 +49,21 @@ pub enum Delta {
 }
 
 impl Delta {
+    /// A whole answer as deltas, one for each of its blocks.
+    pub fn of_whole(message: &Message) -> impl Iterator<Item = Delta> {
+        (0..).zip(&message.content).filter_map(|(index, block)| match block {
+            Block::Text { text } => Some(Delta::Text { text: text.clone() }),
+            Block::Thinking { text, .. } => Some(Delta::Thinking { text: text.clone() }),
+            Block::ToolCall(call) => Some(Delta::ToolCall {
+                index,
+                id: Some(call.id.clone()),
+                name: Some(call.name.clone()),
+                text: call.arguments.clone(),
+            }),
+            _ => None,
+        })
+    }
+
     /// True if there is nothing in it that anybody could see.
     pub fn is_empty(&self) -> bool {
         match self {

@@ -182,6 +182,9 @@ impl Driver {
             let request = ModelRequest { run_id: &identity.run_id, messages: &messages, tools: &tools };
             match model.ask(request, deltas.as_mut().map(|sink| sink as _)).await {
                 Ok(answer) => {
+                    if deltas.is_none() {
+                        publisher.publish_whole(&answer.reply.message);
+                    }
                     let (reply, first_delta_ms) = (answer.reply, answer.first_delta_ms);
                     Input::ModelReplied { effect, reply, first_delta_ms }
                 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aplomb_core::event::{Event, EventName, names};
-use aplomb_core::message::Delta;
+use aplomb_core::message::{Delta, Message};
 use aplomb_core::run::Identity;
 use serde_json::{Map, Value, json};
 
@@ -34,12 +34,13 @@ impl Publisher {
     }
 
     fn publish(&mut self, name: EventName, payload: Map<String, Value>) {
-        let is_delta = [names::LLM_DELTA, names::LLM_RESTARTED].contains(&name);
+        if self.subscribers.is_empty() && self.stream.is_none() {
+            return;
+        }
         let timestamp_ms = self.clock.wall_ms();
         let event = Event::new(name, &self.identity, self.sequence, timestamp_ms, payload);
         self.sequence += 1;
-        for subscriber in self.subscribers.iter().filter(|subscriber| !is_delta || subscriber.wants_deltas())
-        {
+        for subscriber in &self.subscribers {
             // A subscriber that fails does not disturb the run; the panic's own message has been printed.
             let _its_own_failure = catch_unwind(AssertUnwindSafe(|| subscriber.on_event(&event)));
         }
@@ -85,7 +86,12 @@ impl SharedPublisher {
         });
     }
 
-    /// Whether anybody takes an answer piece by piece.
+    /// Tells of an answer that nobody saw come.
+    pub(crate) fn publish_whole(&self, message: &Message) {
+        self.with(|publisher| Delta::of_whole(message).for_each(|delta| publisher.publish_delta(&delta)));
+    }
+
+    /// Whether anybody takes an answer piece by piece, as it comes.
     pub(crate) fn wants_deltas(&self) -> bool {
         self.with(|publisher| {
             publisher.stream.is_some()
