@@ -44,6 +44,8 @@ pub enum Fact {
         timer: Option<EffectId>,
         /// The effect that acquires the session, where there is one to be had.
         session: Option<EffectId>,
+        /// Whether anybody watches.
+        watched: bool,
     },
     /// The session is this run's until it ends.
     SessionAcquired {

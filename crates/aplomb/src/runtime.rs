@@ -16,7 +16,6 @@ use aplomb_llm::{Model, ModelConfig, Timeouts};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
-use uuid::Uuid;
 
 use crate::config::{AgentConfig, Config, LlmConfig, MemoryConfig, PatternConfig, Provider};
 use crate::driver::{Driver, Publisher, SharedPublisher};
@@ -196,7 +195,8 @@ impl Runtime {
                 .hint(format!("the config defines: {known}"))
                 .context("agent_id", agent_id));
         };
-        let made_up = || Uuid::now_v7().to_string();
+        let host = &self.0.host;
+        let made_up = || new_id(&**host);
         let identity = Identity {
             run_id: run_id.unwrap_or_else(made_up),
             session_id: session_id.unwrap_or_else(made_up),
@@ -204,7 +204,7 @@ impl Runtime {
         };
         let system = agent.system_prompt.as_ref().map(|prompt| Message::text(Role::System, prompt.as_str()));
         let messages = system.into_iter().chain([input.into_message()?]).map(Arc::new).collect();
-        let clock = Arc::new(RunClock::start(self.0.host.clone()));
+        let clock = Arc::new(RunClock::start(host.clone()));
         let subscribers = self.0.subscribers.iter().cloned().chain(hook).collect();
         let publisher = Publisher::new(identity.clone(), clock.clone(), subscribers, stream);
         let start = RunStart {
@@ -217,6 +217,7 @@ impl Runtime {
                 setting: "timeout".to_owned(),
             }),
             remembers: agent.memory.is_some(),
+            watched: publisher.is_watched(),
         };
         let driver = Driver {
             machine: agent.machine.clone(),
@@ -229,6 +230,13 @@ impl Runtime {
         };
         Ok(async move { RunResult::of(identity, driver.drive(start).await) }.boxed())
     }
+}
+
+/// A UUID of version 7, so that ids sort by time.
+fn new_id(host: &dyn Host) -> String {
+    let drawn = (u128::from(host.entropy()) << 64) | u128::from(host.entropy());
+    let [_, _, _, _, _, _, random @ ..] = drawn.to_le_bytes();
+    uuid::Builder::from_unix_timestamp_millis(host.wall_ms(), &random).into_uuid().to_string()
 }
 
 /// A call by [`Runtime::exec`], which begins when it is awaited.

@@ -69,6 +69,8 @@ pub struct RunStart {
     pub time_limit: Option<TimeLimit>,
     /// Whether the session's earlier turns belong to the conversation, and this one to it.
     pub remembers: bool,
+    /// Whether anybody watches. Otherwise nothing is announced, which spares what it takes to put it into words.
+    pub watched: bool,
 }
 
 /// What a driver tells the machine.

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::pattern::{Ask, Pattern, View};
-use super::state::{Call, State, Waiting, action_name};
+use super::state::{Call, State, Waiting};
 use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
 use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide};
 use crate::error::{Attempt, Error, ErrorDetails, codes};
-use crate::event::{EventName, names};
 use crate::failure::{Failure, Verdict, classify};
 use crate::message::{FinishReason, Role, ToolCall};
 use crate::record::{Fact, Record};
@@ -65,14 +64,14 @@ impl Machine {
 }
 
 /// One input being answered: a scratch state that each record is applied to at once, so that what follows sees it.
-struct Turn<'a> {
-    agent: &'a AgentSpec,
+pub(super) struct Turn<'a> {
+    pub(super) agent: &'a AgentSpec,
     pattern: &'a dyn Pattern,
-    at: u64,
+    pub(super) at: u64,
     entropy: u64,
-    state: State,
+    pub(super) state: State,
     records: Vec<Record>,
-    effects: Vec<Effect>,
+    pub(super) effects: Vec<Effect>,
 }
 
 impl Turn<'_> {
@@ -111,11 +110,8 @@ impl Turn<'_> {
                 }
                 let usage = reply.usage;
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
-                self.emit(
-                    names::LLM_SUCCEEDED,
-                    json!({"model": self.agent.model, "_metrics": {"usage": usage}}),
-                );
-                self.emit_usage();
+                self.announce_reply(usage);
+                self.announce_usage();
                 self.advance();
             }
             Input::ModelFailed { effect, failure, usage, delivered } => {
@@ -125,7 +121,7 @@ impl Turn<'_> {
                 let verdict = classify(&failure);
                 self.record(Fact::AttemptFailed { effect, failure, verdict, usage, delivered });
                 if usage.is_some() {
-                    self.emit_usage();
+                    self.announce_usage();
                 }
                 self.decide_what_follows();
             }
@@ -133,10 +129,7 @@ impl Turn<'_> {
                 let Some(call) = self.awaits_tool(effect) else {
                     return false;
                 };
-                self.emit(
-                    names::TOOL_SUCCEEDED,
-                    json!({"tool_id": call.name, "result": result, "call_id": call.id}),
-                );
+                self.announce_tool_result(&call, &result);
                 self.record(Fact::ToolReturned { effect, result });
                 self.advance_after_batch();
             }
@@ -178,15 +171,7 @@ impl Turn<'_> {
         if self.state.opening.is_some() {
             return false;
         }
-        let RunStart { identity, wall_ms, entry, messages, time_limit, remembers } = start;
-        let input =
-            messages.iter().rfind(|message| message.role == Role::User).map(|message| message.to_text());
-        let started = json!({
-            "agent_id": identity.agent_id,
-            "session_id": identity.session_id,
-            "run_id": identity.run_id,
-            "input_text": input,
-        });
+        let RunStart { identity, wall_ms, entry, messages, time_limit, remembers, watched } = start;
         let EffectId(first) = self.state.next_effect();
         let timer = time_limit.as_ref().map(|limit| (EffectId(first), limit.limit_ms));
         let session = remembers.then_some(EffectId(first + 1));
@@ -199,8 +184,9 @@ impl Turn<'_> {
             time_limit,
             timer: timer.map(|(effect, _)| effect),
             session,
+            watched,
         });
-        self.emit(names::SESSION_RUN_STARTED, started);
+        self.announce_start();
         if let Some((effect, at)) = timer {
             self.effects.push(Effect::SetTimer { effect, at, ordered_wait: false });
         }
@@ -246,7 +232,7 @@ impl Turn<'_> {
         let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
         let allowances = Allowances::of(&self.agent.policy, by_exec);
         self.record(Fact::CallOpened { step: steps + 1, allowances });
-        self.emit(names::LLM_CALLED, json!({"model": self.agent.model}));
+        self.announce_call();
         self.start_attempt(Layer::First);
     }
 
@@ -270,48 +256,26 @@ impl Turn<'_> {
 
     fn decide_what_follows(&mut self) {
         let Some(call) = &self.state.call else { return };
-        let Some((failure, verdict)) = call.last.clone() else {
-            return;
-        };
-        let deadline = self.state.deadline();
-        let moment = Moment { at: self.at, deadline, entropy: self.entropy };
-        let (failed_layer, attempt, cap) = (call.layer, call.ledger.attempts(), call.ledger.cap());
+        let Some((failure, verdict)) = call.last.clone() else { return };
+        let moment = Moment { at: self.at, deadline: self.state.deadline(), entropy: self.entropy };
         let decision = decide(&verdict, &call.ledger, &self.agent.policy, moment);
-        let (paying_layer, wait) = match &decision.action {
-            Action::Send { layer, delay_ms, delay_source } => {
-                (*layer, Some((*delay_ms, delay_source.clone())))
-            }
-            Action::Stop { .. } => (failed_layer, None),
-        };
-        let timer =
-            wait.as_ref().map(|(delay_ms, _)| (self.state.next_effect(), self.at.saturating_add(*delay_ms)));
-        self.emit(
-            names::RETRY_DECIDED,
-            json!({
-                "layer": paying_layer,
-                "attempt": attempt,
-                "max_attempts": cap,
-                "reason": verdict.reason,
-                "rule": format!("{} > {}", verdict.rule, decision.rule),
-                "action": action_name(&decision.action),
-                "delay_ms": wait.as_ref().map(|(delay_ms, _)| delay_ms),
-                "delay_source": wait.as_ref().map(|(_, source)| source),
-                "deadline_left_ms": deadline.map(|deadline| deadline.saturating_sub(self.at)),
-                "will_retry": wait.is_some(),
-                "error": failure.to_string(),
-            }),
-        );
-        self.record(Fact::Decided { decision: decision.clone(), timer: timer.map(|(effect, _)| effect) });
-        match timer {
-            Some((effect, at)) => self.effects.push(Effect::SetTimer { effect, at, ordered_wait: true }),
-            None => self.give_up(&failure, &verdict, &decision),
+        let attempt = (call.ledger.attempts(), call.ledger.cap(), call.layer);
+        self.announce_decision(&failure, &verdict, &decision, attempt);
+        if let Action::Send { delay_ms, .. } = decision.action {
+            let effect = self.state.next_effect();
+            self.record(Fact::Decided { decision, timer: Some(effect) });
+            let at = self.at.saturating_add(delay_ms);
+            self.effects.push(Effect::SetTimer { effect, at, ordered_wait: true });
+        } else {
+            self.record(Fact::Decided { decision: decision.clone(), timer: None });
+            self.give_up(&failure, &verdict, &decision);
         }
     }
 
     /// The call has failed for good, and the run with it.
     fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
         let error = self.call_error(failure, verdict, decision);
-        self.emit_error(names::LLM_FAILED, &error, json!({"model": self.agent.model}));
+        self.announce_call_failed(&error);
         if decision.rule == "deadline.passed" {
             return self.time_out();
         }
@@ -357,12 +321,7 @@ impl Turn<'_> {
         let calls: Vec<_> = (first..).map(EffectId).zip(calls).collect();
         self.record(Fact::BatchOpened { calls: calls.clone() });
         for (effect, call) in calls {
-            let params =
-                serde_json::from_str(&call.arguments).unwrap_or(Value::String(call.arguments.clone()));
-            self.emit(
-                names::TOOL_CALLED,
-                json!({"tool_id": call.name, "params": params, "call_id": call.id}),
-            );
+            self.announce_tool_call(&call);
             match self.arguments_of(&call) {
                 Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
                 Err(error) => self.tool_failed(effect, &call, error),
@@ -412,7 +371,7 @@ impl Turn<'_> {
             .identified(error)
             .context_if_unset("tool_id", call.name.as_str())
             .context_if_unset("tool_name", call.name.as_str());
-        self.emit_error(names::TOOL_FAILED, &error, json!({"tool_id": call.name, "call_id": call.id}));
+        self.announce_tool_failed(call, &error);
         self.record(Fact::ToolFailed { effect, error: error.details() });
     }
 
@@ -486,32 +445,13 @@ impl Turn<'_> {
 
     fn finish(&mut self, stop_reason: StopReason, output: Option<String>, error: Option<Error>) {
         self.abort_all();
-        if let Some(error) = &error
-            && let Some(opening) = &self.state.opening
-        {
-            let ids = json!({
-                "agent_id": opening.identity.agent_id,
-                "session_id": opening.identity.session_id,
-                "run_id": opening.identity.run_id,
-            });
-            self.emit_error(names::RUN_FAILED, error, ids);
-        }
         let remembers = self.state.opening.as_ref().is_some_and(|opening| opening.remembers);
         if stop_reason == StopReason::Completed && remembers {
             let messages = self.state.transcript.get(self.state.turn..).unwrap_or_default().to_vec();
             self.effects.push(Effect::AppendTranscript { messages });
         }
+        self.announce_end(stop_reason, error.as_ref());
         self.record(Fact::Finished { stop_reason, output, error: error.map(|error| error.details()) });
-        if let Some(opening) = &self.state.opening {
-            let payload = json!({
-                "agent_id": opening.identity.agent_id,
-                "session_id": opening.identity.session_id,
-                "run_id": opening.identity.run_id,
-                "stop_reason": stop_reason,
-                "duration_ms": self.at,
-            });
-            self.emit(names::SESSION_RUN_COMPLETED, payload);
-        }
         if let Some(finished) = self.state.finished.clone() {
             self.effects.push(Effect::Finish(Box::new(finished)));
         }
@@ -529,7 +469,7 @@ impl Turn<'_> {
         let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect)).chain(timer);
         self.effects.extend(effects.map(|effect| Effect::Abort { effect }));
         for tool in open {
-            self.emit(names::TOOL_CANCELLED, json!({"tool_id": tool.call.name, "call_id": tool.call.id}));
+            self.announce_tool_cancelled(&tool.call);
         }
     }
 
@@ -544,7 +484,7 @@ impl Turn<'_> {
     }
 
     /// The error with the identifiers that are known here.
-    fn identified(&self, error: Error) -> Error {
+    pub(super) fn identified(&self, error: Error) -> Error {
         let Some(opening) = &self.state.opening else {
             return error;
         };
@@ -559,25 +499,5 @@ impl Turn<'_> {
         let record = Record { at: self.at, fact };
         self.state.apply(&record);
         self.records.push(record);
-    }
-
-    fn emit(&mut self, name: EventName, payload: Value) {
-        let payload = match payload {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        };
-        self.effects.push(Effect::Emit { name, payload });
-    }
-
-    fn emit_error(&mut self, name: EventName, error: &Error, mut payload: Value) {
-        if let Value::Object(fields) = &mut payload {
-            fields.insert("error".to_owned(), error.message().into());
-            fields.insert("error_details".to_owned(), json!(self.identified(error.clone()).details()));
-        }
-        self.emit(name, payload);
-    }
-
-    fn emit_usage(&mut self) {
-        self.emit(names::USAGE_UPDATED, json!({"usage": self.state.usage}));
     }
 }

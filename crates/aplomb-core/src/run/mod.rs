@@ -7,6 +7,7 @@
 //! A driver feeds [`Input`]s and performs [`Effect`]s. The [`State`] is the fold of the records: live, of those that
 //! [`Machine::handle`] returned; later, of those in a journal. Folding decides nothing.
 
+mod announce;
 mod effect;
 mod machine;
 mod outcome;

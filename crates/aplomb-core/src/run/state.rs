@@ -40,6 +40,7 @@ pub(super) struct Opening {
     pub(super) time_limit: Option<TimeLimit>,
     pub(super) timer: Option<EffectId>,
     pub(super) remembers: bool,
+    pub(super) watched: bool,
 }
 
 /// The logical model call in flight.
@@ -92,7 +93,17 @@ impl State {
     /// Adds a fact. Decides nothing: it calls no rule, no pattern, and looks at no setting.
     pub fn apply(&mut self, record: &Record) {
         match &record.fact {
-            Fact::Started { identity, wall_ms, entry, messages, time_limit, timer, session, pattern: _ } => {
+            Fact::Started {
+                identity,
+                wall_ms,
+                entry,
+                messages,
+                time_limit,
+                timer,
+                session,
+                watched,
+                pattern: _,
+            } => {
                 self.transcript.clone_from(messages);
                 self.turn = messages.len().saturating_sub(1);
                 self.acquiring = *session;
@@ -103,6 +114,7 @@ impl State {
                     time_limit: time_limit.clone(),
                     timer: *timer,
                     remembers: session.is_some(),
+                    watched: *watched,
                 });
                 self.count_effect(*timer);
                 self.count_effect(*session);

@@ -33,10 +33,11 @@ impl Publisher {
         Publisher { identity, clock, subscribers, stream, sequence: 0, first_delta: None }
     }
 
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.subscribers.is_empty() || self.stream.is_some()
+    }
+
     fn publish(&mut self, name: EventName, payload: Map<String, Value>) {
-        if self.subscribers.is_empty() && self.stream.is_none() {
-            return;
-        }
         let timestamp_ms = self.clock.wall_ms();
         let event = Event::new(name, &self.identity, self.sequence, timestamp_ms, payload);
         self.sequence += 1;
@@ -88,7 +89,11 @@ impl SharedPublisher {
 
     /// Tells of an answer that nobody saw come.
     pub(crate) fn publish_whole(&self, message: &Message) {
-        self.with(|publisher| Delta::of_whole(message).for_each(|delta| publisher.publish_delta(&delta)));
+        self.with(|publisher| {
+            if publisher.is_watched() {
+                Delta::of_whole(message).for_each(|delta| publisher.publish_delta(&delta));
+            }
+        });
     }
 
     /// Whether anybody takes an answer piece by piece, as it comes.

@@ -1,0 +1,132 @@
+//! What those who watch are told, event by event. Where nobody watches, nothing is put into words.
+
+use serde_json::{Value, json};
+
+use super::machine::Turn;
+use super::state::action_name;
+use super::{Effect, StopReason};
+use crate::decide::{Action, Decision, Layer};
+use crate::error::Error;
+use crate::event::{EventName, names};
+use crate::failure::{Failure, Verdict};
+use crate::message::{Role, TokenUsage, ToolCall};
+
+impl Turn<'_> {
+    pub(super) fn announce_start(&mut self) {
+        self.announce(names::SESSION_RUN_STARTED, |turn| {
+            let input = turn.state.transcript.iter().rfind(|message| message.role == Role::User);
+            joined(turn.identity(), json!({"input_text": input.map(|message| message.to_text())}))
+        });
+    }
+
+    pub(super) fn announce_call(&mut self) {
+        self.announce(names::LLM_CALLED, |turn| json!({"model": turn.agent.model}));
+    }
+
+    pub(super) fn announce_reply(&mut self, usage: Option<TokenUsage>) {
+        self.announce(
+            names::LLM_SUCCEEDED,
+            |turn| json!({"model": turn.agent.model, "_metrics": {"usage": usage}}),
+        );
+    }
+
+    pub(super) fn announce_usage(&mut self) {
+        self.announce(names::USAGE_UPDATED, |turn| json!({"usage": turn.state.usage}));
+    }
+
+    /// The decision about a failed attempt. `attempt` and `failed_layer` are those of the attempt.
+    pub(super) fn announce_decision(
+        &mut self,
+        failure: &Failure,
+        verdict: &Verdict,
+        decision: &Decision,
+        (attempt, max_attempts, failed_layer): (u32, u32, Layer),
+    ) {
+        self.announce(names::RETRY_DECIDED, |turn| {
+            let (layer, delay_ms, delay_source) = match &decision.action {
+                Action::Send { layer, delay_ms, delay_source } => {
+                    (*layer, Some(*delay_ms), Some(delay_source))
+                }
+                Action::Stop { .. } => (failed_layer, None, None),
+            };
+            json!({
+                "layer": layer,
+                "attempt": attempt,
+                "max_attempts": max_attempts,
+                "reason": verdict.reason,
+                "rule": format!("{} > {}", verdict.rule, decision.rule),
+                "action": action_name(&decision.action),
+                "delay_ms": delay_ms,
+                "delay_source": delay_source,
+                "deadline_left_ms": turn.state.deadline().map(|deadline| deadline.saturating_sub(turn.at)),
+                "will_retry": delay_ms.is_some(),
+                "error": failure.to_string(),
+            })
+        });
+    }
+
+    pub(super) fn announce_call_failed(&mut self, error: &Error) {
+        self.announce(names::LLM_FAILED, |turn| joined(turn.told(error), json!({"model": turn.agent.model})));
+    }
+
+    pub(super) fn announce_tool_call(&mut self, call: &ToolCall) {
+        self.announce(names::TOOL_CALLED, |_| {
+            let params =
+                serde_json::from_str(&call.arguments).unwrap_or(Value::String(call.arguments.clone()));
+            json!({"tool_id": call.name, "params": params, "call_id": call.id})
+        });
+    }
+
+    pub(super) fn announce_tool_result(&mut self, call: &ToolCall, result: &Value) {
+        self.announce(
+            names::TOOL_SUCCEEDED,
+            |_| json!({"tool_id": call.name, "result": result, "call_id": call.id}),
+        );
+    }
+
+    pub(super) fn announce_tool_failed(&mut self, call: &ToolCall, error: &Error) {
+        self.announce(names::TOOL_FAILED, |turn| {
+            joined(turn.told(error), json!({"tool_id": call.name, "call_id": call.id}))
+        });
+    }
+
+    pub(super) fn announce_tool_cancelled(&mut self, call: &ToolCall) {
+        self.announce(names::TOOL_CANCELLED, |_| json!({"tool_id": call.name, "call_id": call.id}));
+    }
+
+    /// The end, and why where the run failed.
+    pub(super) fn announce_end(&mut self, stop_reason: StopReason, error: Option<&Error>) {
+        if let Some(error) = error {
+            self.announce(names::RUN_FAILED, |turn| joined(turn.identity(), turn.told(error)));
+        }
+        self.announce(names::SESSION_RUN_COMPLETED, |turn| {
+            joined(turn.identity(), json!({"stop_reason": stop_reason, "duration_ms": turn.at}))
+        });
+    }
+
+    fn announce(&mut self, name: EventName, payload: impl FnOnce(&Turn<'_>) -> Value) {
+        if !self.state.opening.as_ref().is_some_and(|opening| opening.watched) {
+            return;
+        }
+        if let Value::Object(payload) = payload(self) {
+            self.effects.push(Effect::Emit { name, payload });
+        }
+    }
+
+    fn identity(&self) -> Value {
+        let identity = self.state.opening.as_ref().map(|opening| &opening.identity);
+        identity.map_or_else(|| json!({}), |identity| json!(identity))
+    }
+
+    fn told(&self, error: &Error) -> Value {
+        json!({"error": error.message(), "error_details": self.identified(error.clone()).details()})
+    }
+}
+
+/// The fields of both.
+fn joined(mut fields: Value, more: Value) -> Value {
+    if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
+        fields.extend(more);
+    }
+    fields
+}
