@@ -1,0 +1,7 @@
+//! The `aplomb` command from the outside: the real binary, its output and its exit codes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod run;
+mod support;
+#[cfg(unix)]
+mod terminal;

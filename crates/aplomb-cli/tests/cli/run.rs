@@ -1,0 +1,244 @@
+//! `aplomb run` as its users see it: what it prints where, and how it exits.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{Finished, QUICKSTART, aplomb, config, file, output, says, status};
+use serde_json::{Value, json};
+
+fn run(config: &str, arguments: &[&str]) -> Finished {
+    output(aplomb().args(["run", config]).args(arguments))
+}
+
+#[test]
+fn the_quickstart_survives_a_rate_limit_and_a_cut_stream_uses_its_tool_and_says_81() {
+    let run = run(QUICKSTART, &["--input", "What is 9 * 9?", "--format", "text"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "The answer is 81.\n"));
+    for talk in ["rate_limit", "(retry-after)", "stream_interrupted", "calc → 81"] {
+        assert!(run.stderr.contains(talk), "{talk}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn the_quickstarts_answer_follows_the_question() {
+    let run = run(QUICKSTART, &["--input", "What is (2 + 3) * 4?", "--format", "text"]);
+    assert_eq!(run.stdout, "The answer is 20.\n");
+}
+
+#[test]
+fn without_its_tool_the_quickstart_knows_no_number() {
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(QUICKSTART).unwrap()).unwrap();
+    config["agents"][0]["tools"] = json!([]);
+    let config = file(&config.to_string());
+    let run = run(config.path().to_str().unwrap(), &["--input", "What is 9 * 9?", "--format", "text"]);
+    assert_eq!(run.code, Some(0));
+    assert!(!run.stdout.contains(|character: char| character.is_ascii_digit()), "{}", run.stdout);
+}
+
+#[test]
+fn into_a_pipe_go_events_from_the_runs_start_to_its_end_and_nothing_that_became_void() {
+    let run = run(QUICKSTART, &["--input", "What is 9 * 9?"]);
+    let events = run.events();
+    let names: Vec<_> = events.iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!((names.first(), names.last()), (Some(&"session.run.started"), Some(&"session.run.completed")));
+    assert!(events.iter().enumerate().all(|(index, event)| event["sequence"] == index));
+    assert!(!names.contains(&"llm.restarted"));
+    let texts =
+        events.iter().filter(|event| event["name"] == "llm.delta" && event["payload"]["kind"] == "text");
+    let texts: Vec<_> = texts.map(|event| event["payload"]["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["The answer is 81."]);
+}
+
+#[test]
+fn the_result_as_json_is_one_object() {
+    let config = config(json!([says("hello")]));
+    let run = run(config.path().to_str().unwrap(), &["--input", "hi", "--format", "json", "--run-id", "r1"]);
+    let result = run.json();
+    assert_eq!(run.code, Some(0));
+    assert_eq!(
+        (&result["final_output"], &result["stop_reason"], &result["run_id"], &result["error_details"]),
+        (&json!("hello"), &json!("completed"), &json!("r1"), &Value::Null)
+    );
+    assert_eq!(result["usage"]["llm_calls"], 1);
+}
+
+#[test]
+fn a_failed_run_says_code_cause_every_attempt_and_hint_in_every_format_and_exits_with_3() {
+    for format in ["text", "json", "events"] {
+        let config = config(json!([status(503, json!({"error": {"message": "no capacity"}}))]));
+        let run = run(config.path().to_str().unwrap(), &["--input", "hi", "--format", format]);
+        assert_eq!(run.code, Some(3), "{format}");
+        for talk in [
+            "error[llm.connection]",
+            "failed after 6 attempts",
+            "attempt 1 ",
+            "attempt 6 ",
+            "no capacity",
+            "hint:",
+        ] {
+            assert!(run.stderr.contains(talk), "{format}: {talk}: {}", run.stderr);
+        }
+        if format == "text" {
+            assert_eq!(run.stdout, "");
+        }
+    }
+}
+
+#[test]
+fn a_permanent_failure_is_tried_once_and_shows_the_request_id() {
+    let mut refused =
+        status(401, json!({"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}));
+    refused["reply"]["http"]["headers"] = json!({"x-request-id": "req_42"});
+    let config = config(json!([refused]));
+    let run = run(config.path().to_str().unwrap(), &["--input", "hi", "--format", "json"]);
+    let details = &run.json()["error_details"];
+    assert_eq!(run.code, Some(3));
+    assert_eq!((&details["code"], &details["retryable"]), (&json!("llm.response"), &json!(false)));
+    assert_eq!(details["attempts"].as_array().unwrap().len(), 1);
+    assert_eq!((&details["context"]["status"], &details["context"]["reason"]), (&json!(401), &json!("auth")));
+    assert!(run.stderr.contains("failed permanently") && run.stderr.contains("req_42"), "{}", run.stderr);
+}
+
+#[test]
+fn a_run_that_is_out_of_time_says_which_limit_and_exits_with_3() {
+    let config = config(json!([{"reply": {"message": {"text": "never"}}, "fault": "silence"}]));
+    let run =
+        run(config.path().to_str().unwrap(), &["--input", "hi", "--timeout-ms", "300", "--format", "json"]);
+    assert_eq!((run.code, &run.json()["stop_reason"]), (Some(3), &json!("timeout")));
+    assert_eq!(run.json()["error_details"]["context"]["limit_ms"], 300);
+    assert!(run.stderr.contains("error[execution.timeout]"), "{}", run.stderr);
+}
+
+#[test]
+fn input_comes_from_the_option_a_file_or_standard_input() {
+    let echo = json!([says("{{input}}")]);
+    let config = config(echo);
+    let config = config.path().to_str().unwrap();
+    let from_stdin = |arguments: &[&str]| {
+        let mut child = aplomb()
+            .args(["run", config, "--format", "text"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"from stdin").unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    };
+    let text = file("from a file");
+    assert_eq!(run(config, &["--format", "text", "--input", "-dashed"]).stdout, "-dashed\n");
+    assert_eq!(
+        run(config, &["--format", "text", "--input-file", text.path().to_str().unwrap()]).stdout,
+        "from a file\n"
+    );
+    assert_eq!(from_stdin(&[]), "from stdin\n");
+    assert_eq!(from_stdin(&["--input", "-"]), "from stdin\n");
+    assert_eq!(from_stdin(&["--input-file", "-"]), "from stdin\n");
+}
+
+#[test]
+fn what_the_user_got_wrong_exits_with_1() {
+    let two = file(
+        &json!({"version": "1.0", "agents": [
+            {"id": "a", "llm": {"provider": "mock", "model": "m", "script": {"steps": [says("a")]}}},
+            {"id": "b", "llm": {"provider": "mock", "model": "m", "script": {"steps": [says("b")]}}}
+        ]})
+        .to_string(),
+    );
+    let two = two.path().to_str().unwrap();
+    for (arguments, code, hint) in [
+        (&["--input", "hi"][..], "user.invalid_input", "a, b"),
+        (&["--input", "hi", "--agent", "c"], "user.agent_not_found", "a, b"),
+        (&["--input", "  ", "--agent", "a"], "user.invalid_input", "say something"),
+        (&["--input-file", "/no/such/file", "--agent", "a"], "user.invalid_input", ""),
+    ] {
+        let run = run(two, arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{arguments:?}");
+        assert!(run.stderr.contains(code) && run.stderr.contains(hint), "{arguments:?}: {}", run.stderr);
+    }
+    assert_eq!(run(two, &["--input", "hi", "--agent", "b", "--format", "text"]).stdout, "b\n");
+    for arguments in [&["--nonsense"][..], &["--timeout-ms", "0"], &["--format", "xml"]] {
+        assert_eq!(run(two, arguments).code, Some(1), "{arguments:?}");
+    }
+    assert_eq!(output(aplomb().arg("--help")).code, Some(0));
+}
+
+#[test]
+fn what_the_config_got_wrong_exits_with_2_and_names_the_place() {
+    let missing = run("/no/such/agent.json", &["--input", "hi"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("config.load") && missing.stderr.contains("/no/such/agent.json"));
+    for (text, code, place) in [
+        ("{\n  \"version\": \"1.0\",\n  \"agents\": [}", "config.load", ":3:14"),
+        ("{\n  \"version\": \"1.0\",\n  \"agnets\": []\n}", "config.validation", ":3:10"),
+        (r#"{"version": "1.0", "agents": []}"#, "config.validation", "agents"),
+        (
+            r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "mock", "model": "m", "script": {"steps": [{"reply": {"message": {"text": "{{nope}}"}}}]}}}]}"#,
+            "config.validation",
+            "steps[0].reply.message.text",
+        ),
+        (
+            r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "openai_compatible", "model": "m"}}]}"#,
+            "config.validation",
+            "agents[0].llm.api_base",
+        ),
+        (
+            r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "openai_compatible", "model": "m", "api_base": "http://127.0.0.1:9/v1", "api_key_env": "APLOMB_TEST_UNSET_KEY"}}]}"#,
+            "config.load",
+            "APLOMB_TEST_UNSET_KEY",
+        ),
+        (
+            r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "openai_compatible", "model": "m", "api_base": "http://127.0.0.1:9/v1", "retry": {"max_attempts": 0}}}]}"#,
+            "config.validation",
+            "use 1 to disable retries",
+        ),
+    ] {
+        let config = file(text);
+        let run = run(config.path().to_str().unwrap(), &["--input", "hi"]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{text}");
+        assert!(run.stderr.contains(code) && run.stderr.contains(place), "{text}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    // More output than a pipe holds, so that the writer is sure to notice.
+    let config = config(json!([says(&"long ".repeat(100_000))]));
+    let mut child =
+        spawn(aplomb().args(["run", config.path().to_str().unwrap(), "--input", "hi", "--format", "events"]));
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_cancels_the_run_and_is_its_exit_code() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let config = config(json!([{"reply": {"message": {"text": "never"}}, "fault": "silence"}]));
+        let mut child = spawn(aplomb().args([
+            "run",
+            config.path().to_str().unwrap(),
+            "--input",
+            "hi",
+            "--format",
+            "events",
+        ]));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // The signals are listened for before the first event.
+        assert!(lines.next().unwrap().unwrap().contains("session.run.started"));
+        let sent =
+            Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{stderr}");
+        assert!(stderr.contains("error[execution.cancelled]") && stderr.contains(signal), "{stderr}");
+        assert!(lines.last().unwrap().unwrap().contains(r#""stop_reason":"cancelled""#));
+    }
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
