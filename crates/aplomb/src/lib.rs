@@ -14,6 +14,7 @@
 //! [`Runtime::exec`] is the same for callers who own the retries themselves, [`Runtime::run_stream`] for those who want
 //! to watch, [`Runtime::run_detailed`] for those who want everything.
 
+mod agent;
 pub mod config;
 mod driver;
 pub mod host;

@@ -219,7 +219,10 @@ impl Failure {
     fn with_body(mut self, body: &[u8]) -> Failure {
         if let Ok(json) = serde_json::from_slice::<Value>(body) {
             self.provider_error = ProviderError::from_json(&json);
-            self.provider_error.message = self.provider_error.message.as_deref().map(redact::text);
+            let ProviderError { code, kind, param, message } = &mut self.provider_error;
+            for text in [code, kind, param, message].into_iter().flatten() {
+                *text = redact::text(text);
+            }
         }
         self.body = redact::text(&excerpt(body, BODY_LIMIT));
         self
@@ -231,7 +234,7 @@ impl Failure {
         for (name, value) in headers {
             let name = name.to_ascii_lowercase();
             if self.request_id.is_none() && REQUEST_ID_HEADERS.contains(&name.as_str()) {
-                self.request_id = Some(value.to_owned());
+                self.request_id = Some(redact::text(value));
             }
             if keep_header(&name) {
                 self.headers.insert(name, redact::text(value));
@@ -246,9 +249,10 @@ impl Failure {
         if secret.len() < SHORTEST {
             return;
         }
+        let ProviderError { code, kind, param, message } = &mut self.provider_error;
         let texts = [&mut self.body]
             .into_iter()
-            .chain(self.provider_error.message.as_mut())
+            .chain([code, kind, param, message, &mut self.request_id].into_iter().flatten())
             .chain(self.transport.as_mut().map(|fault| &mut fault.text))
             .chain(self.headers.values_mut());
         for text in texts.filter(|text| text.contains(secret)) {

@@ -2,7 +2,13 @@
 //!
 //! The client runs on one core, a stub server on the other; every round measures each pair in turn, and the medians over
 //! the rounds are printed with their ratios. `cargo bench -p aplomb --bench overhead`
-#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark"
+)]
 
 mod raw;
 mod stub;

@@ -1,0 +1,325 @@
+//! The Chat Completions codec against OpenAI's API reference.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+
+use aplomb_core::failure::{Anomaly, Failure};
+use aplomb_core::message::{
+    Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
+};
+use aplomb_core::tool::ToolSpec;
+use aplomb_llm::wire::openai_chat::{Decoder, Parameters, decode_body, request_body};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn body(stream: bool, messages: Vec<Message>, tools: &[ToolSpec]) -> Value {
+    let parameters = Parameters { model: "gpt-4o", stream, temperature: Some(0.5), max_tokens: Some(100) };
+    let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
+    serde_json::from_slice(&request_body(parameters, &messages, tools).unwrap()).unwrap()
+}
+
+fn call(id: &str, arguments: &str) -> Block {
+    Block::ToolCall(ToolCall { id: id.to_owned(), name: "calc".to_owned(), arguments: arguments.to_owned() })
+}
+
+fn result(id: &str, text: &str) -> Block {
+    let (call_id, text) = (id.to_owned(), text.to_owned());
+    Block::ToolResult(ToolResult { call_id, name: "calc".to_owned(), text, is_error: false })
+}
+
+#[test]
+fn a_conversation_is_written_as_the_reference_has_it() {
+    let messages = vec![
+        Message::text(Role::System, "be brief"),
+        Message::text(Role::User, "hi"),
+        Message {
+            role: Role::Assistant,
+            content: vec![
+                Block::Thinking { text: "hm".to_owned(), signature: None },
+                call("call_1", "{\"a\":1}"),
+                call("call_2", "{}"),
+            ],
+        },
+        Message { role: Role::Tool, content: vec![result("call_1", "one"), result("call_2", "two")] },
+    ];
+    let parameters = json!({"type": "object"});
+    let tool =
+        ToolSpec { id: "calc".to_owned(), description: "adds".to_owned(), parameters: parameters.clone() };
+    let wire_call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "calc", "arguments": arguments}});
+    assert_eq!(
+        body(true, messages, &[tool]),
+        json!({
+            "model": "gpt-4o",
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": null,
+                 "tool_calls": [wire_call("call_1", "{\"a\":1}"), wire_call("call_2", "{}")]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "one"},
+                {"role": "tool", "tool_call_id": "call_2", "content": "two"},
+            ],
+            "tools": [{"type": "function",
+                       "function": {"name": "calc", "description": "adds", "parameters": parameters}}],
+            "temperature": 0.5,
+            "max_tokens": 100,
+            "stream": true,
+            "stream_options": {"include_usage": true},
+        })
+    );
+}
+
+#[test]
+fn images_go_as_parts_and_what_is_not_asked_for_is_not_there() {
+    let picture = |source| Block::Image { source };
+    let content = vec![
+        Block::Text { text: "what is this?".to_owned() },
+        picture(ImageSource::Url { url: "https://host/a.png".to_owned() }),
+        picture(ImageSource::Base64 { media_type: "image/png".to_owned(), data: "AAAA".to_owned() }),
+    ];
+    let body = body(false, vec![Message { role: Role::User, content }], &[]);
+    assert_eq!(
+        body["messages"][0]["content"],
+        json!([
+            {"type": "text", "text": "what is this?"},
+            {"type": "image_url", "image_url": {"url": "https://host/a.png"}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        ])
+    );
+    for absent in ["tools", "stream", "stream_options"] {
+        assert!(body.get(absent).is_none(), "{absent}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_json_do_not_spoil_the_history() {
+    let assistant = Message { role: Role::Assistant, content: vec![call("call_1", "{\"a\":")] };
+    let body = body(false, vec![assistant], &[]);
+    assert_eq!(body["messages"][0]["tool_calls"][0]["function"]["arguments"], "{}");
+}
+
+fn completion(message: &Value, finish: Value) -> Value {
+    json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "model": "gpt-4o",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+                  "prompt_tokens_details": {"cached_tokens": 4}},
+    })
+}
+
+fn decoded(body: &Value) -> Result<Reply, Box<Failure>> {
+    decode_body(body.to_string().as_bytes()).0
+}
+
+#[test]
+fn a_whole_answer_is_read_with_its_usage() {
+    let call =
+        json!({"id": "call_1", "type": "function", "function": {"name": "calc", "arguments": "{\"a\":1}"}});
+    let message =
+        json!({"role": "assistant", "content": "ok", "reasoning_content": "hm", "tool_calls": [call]});
+    let reply = decoded(&completion(&message, json!("tool_calls"))).unwrap();
+    assert_eq!(
+        reply.message.content,
+        [
+            Block::Thinking { text: "hm".to_owned(), signature: None },
+            Block::Text { text: "ok".to_owned() },
+            self::call("call_1", "{\"a\":1}"),
+        ]
+    );
+    assert_eq!(reply.finish, FinishReason::ToolCalls);
+    let usage = reply.usage.unwrap();
+    assert_eq!((usage.input, usage.output, usage.input_cached), (10, 5, 4));
+}
+
+#[test]
+fn what_vendors_do_to_the_shape_is_read_all_the_same() {
+    let parts = json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]});
+    assert_eq!(decoded(&completion(&parts, json!("stop"))).unwrap().message.to_text(), "ab");
+    // OpenRouter sends both names for the thoughts.
+    let both = json!({"content": "a", "reasoning": "hm", "reasoning_content": "hm"});
+    assert_eq!(decoded(&completion(&both, json!("stop"))).unwrap().message.to_text(), "a");
+    let object = json!({"tool_calls": [{"id": "c", "function": {"name": "calc", "arguments": {"a": 1}}}]});
+    let reply = decoded(&completion(&object, json!("tool_calls"))).unwrap();
+    assert_eq!(reply.message.tool_calls().next().unwrap().arguments, "{\"a\":1}");
+    let null_error =
+        json!({"error": null, "choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]});
+    assert!(decoded(&null_error).is_ok());
+}
+
+#[test]
+fn a_200_that_is_no_answer_is_a_failure_of_its_kind() {
+    let message = |content: Value| json!({"role": "assistant", "content": content});
+    for (body, expected) in [
+        (json!({"error": {"message": "no"}}), Anomaly::Error),
+        (json!({"error": "no"}), Anomaly::Error),
+        (json!({}), Anomaly::MalformedBody),
+        (json!([]), Anomaly::MalformedBody),
+        (json!({"choices": null}), Anomaly::MalformedBody),
+        (json!({"choices": [{}]}), Anomaly::MalformedBody),
+        (json!({"choices": []}), Anomaly::Empty),
+        (completion(&message(json!("")), json!("stop")), Anomaly::Empty),
+        (completion(&message(json!(" \n")), json!("stop")), Anomaly::Empty),
+        (completion(&message(Value::Null), json!("length")), Anomaly::EmptyAtTokenLimit),
+        (completion(&message(json!("a")), json!("content_filter")), Anomaly::Filtered),
+        (completion(&message(json!("a")), Value::Null), Anomaly::NoTerminalEvent),
+        (completion(&json!({"refusal": "I cannot"}), json!("stop")), Anomaly::Refused),
+    ] {
+        assert_eq!(decoded(&body).unwrap_err().anomaly, Some(expected), "{body}");
+    }
+    assert_eq!(decode_body(b"<html>").0.unwrap_err().anomaly, Some(Anomaly::MalformedBody));
+    assert_eq!(decode_body(b"").0.unwrap_err().anomaly, Some(Anomaly::MalformedBody));
+}
+
+#[test]
+fn what_a_failed_answer_used_is_known() {
+    let (reply, usage) =
+        decode_body(completion(&json!({"content": ""}), json!("stop")).to_string().as_bytes());
+    assert!(reply.is_err());
+    assert_eq!(usage.unwrap().input, 10);
+}
+
+fn event(choice: &Value) -> String {
+    format!("data: {}\n\n", json!({"object": "chat.completion.chunk", "choices": [choice]}))
+}
+
+fn delta(delta: &Value) -> String {
+    event(&json!({"index": 0, "delta": delta, "finish_reason": null}))
+}
+
+fn finish(word: &str) -> String {
+    event(&json!({"index": 0, "delta": {}, "finish_reason": word}))
+}
+
+fn fragment(index: u64, id: Option<&str>, arguments: &str) -> String {
+    let name = id.map(|_| "calc");
+    delta(
+        &json!({"tool_calls": [{"index": index, "id": id, "function": {"name": name, "arguments": arguments}}]}),
+    )
+}
+
+const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+fn streamed<'a>(
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<(Vec<StreamEvent>, Reply), Box<Failure>> {
+    let mut decoder = Decoder::default();
+    let mut events = Vec::new();
+    for chunk in chunks {
+        events.extend(decoder.push(chunk)?);
+    }
+    decoder.finish().map(|reply| (events, reply))
+}
+
+fn stream(parts: &[&str]) -> Result<Reply, Box<Failure>> {
+    streamed(parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
+}
+
+#[test]
+fn a_streamed_answer_is_put_together_with_its_usage() {
+    let (hello, world) = (delta(&json!({"content": "hel"})), delta(&json!({"content": "lo"})));
+    let role = delta(&json!({"role": "assistant", "content": ""}));
+    let reply = stream(&[&role, &hello, ": keep-alive\n\n", &world, &finish("stop"), USAGE, DONE]).unwrap();
+    assert_eq!((reply.message.to_text().as_str(), reply.finish), ("hello", FinishReason::Stop));
+    assert_eq!(reply.usage.unwrap().input, 3);
+}
+
+#[test]
+fn parallel_tool_calls_in_fragments_are_put_together_each_by_its_index() {
+    let reply = stream(&[
+        &fragment(0, Some("call_a"), ""),
+        &fragment(1, Some("call_b"), "{\"b\""),
+        &fragment(0, None, "{\"a\":"),
+        &fragment(1, None, ":2}"),
+        &fragment(0, None, "1}"),
+        &finish("tool_calls"),
+        DONE,
+    ])
+    .unwrap();
+    assert_eq!(reply.message.content, [call("call_a", "{\"a\":1}"), call("call_b", "{\"b\":2}")]);
+}
+
+#[test]
+fn a_stream_without_its_terminal_event_is_a_failure_whatever_else_it_says() {
+    let text = delta(&json!({"content": "half an ans"}));
+    for (parts, expected) in [
+        (vec![], Anomaly::NoTerminalEvent),
+        (vec![": ping\n\n"], Anomaly::NoTerminalEvent),
+        (vec![&*text], Anomaly::NoTerminalEvent),
+        (vec![&*text, DONE], Anomaly::NoTerminalEvent),
+        (vec![DONE], Anomaly::Empty),
+    ] {
+        assert_eq!(stream(&parts).unwrap_err().anomaly, Some(expected), "{parts:?}");
+    }
+    // Two choices, and only one of them has ended.
+    let second = event(&json!({"index": 1, "delta": {"content": "b"}, "finish_reason": null}));
+    assert_eq!(
+        stream(&[&text, &second, &finish("stop"), DONE]).unwrap_err().anomaly,
+        Some(Anomaly::NoTerminalEvent)
+    );
+}
+
+#[test]
+fn an_error_in_a_stream_is_a_failure_wherever_it_comes() {
+    let text = delta(&json!({"content": "half"}));
+    let error = "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n";
+    for parts in [vec![error], vec![&*text, error], vec![&*text, &finish("stop"), error]] {
+        let failure = stream(&parts).unwrap_err();
+        assert_eq!(failure.anomaly, Some(Anomaly::Error));
+        assert_eq!(failure.provider_error.message.as_deref(), Some("overloaded"));
+    }
+    for empty in ["event: error\n\n", "event: error\ndata:\n\n", "data: {\"error\":{}}\n\n"] {
+        let failure = stream(&[empty]).unwrap_err();
+        assert!(failure.anomaly == Some(Anomaly::Error) && failure.is_wordless(), "{empty}");
+    }
+    assert_eq!(
+        stream(&["data: {\"choices\":[{\"del\n\n"]).unwrap_err().anomaly,
+        Some(Anomaly::MalformedEvent)
+    );
+}
+
+#[test]
+fn an_answer_that_ended_with_nothing_in_it_is_empty() {
+    assert_eq!(stream(&[&finish("stop"), DONE]).unwrap_err().anomaly, Some(Anomaly::Empty));
+    assert_eq!(stream(&[&finish("length"), DONE]).unwrap_err().anomaly, Some(Anomaly::EmptyAtTokenLimit));
+    let refusal = delta(&json!({"refusal": "I cannot"}));
+    assert_eq!(stream(&[&refusal, &finish("stop"), DONE]).unwrap_err().anomaly, Some(Anomaly::Refused));
+}
+
+fn deltas(events: &[StreamEvent]) -> Vec<&Delta> {
+    events
+        .iter()
+        .filter_map(|event| if let StreamEvent::Delta(delta) = event { Some(delta) } else { None })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_the_bytes_gives_the_same_events(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12)) {
+        let parts = [
+            delta(&json!({"content": "größer "})),
+            delta(&json!({"content": "😀 ok"})).replace('\n', "\r\n"),
+            fragment(0, Some("call_a"), "{\"a\":"),
+            ": ping\r\r".to_owned(),
+            fragment(0, None, "1}"),
+            finish("tool_calls"),
+            USAGE.to_owned(),
+            DONE.to_owned(),
+        ];
+        let bytes = parts.concat().into_bytes();
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+        cuts.sort_unstable();
+        let mut rest = &bytes[..];
+        let mut chunks = Vec::new();
+        let mut at = 0;
+        for cut in cuts {
+            let (head, tail) = rest.split_at(cut - at);
+            chunks.push(head);
+            (rest, at) = (tail, cut);
+        }
+        chunks.push(rest);
+        let whole = streamed([&bytes[..]]).unwrap();
+        let split = streamed(chunks).unwrap();
+        prop_assert_eq!(deltas(&split.0), deltas(&whole.0));
+        prop_assert_eq!(split.1, whole.1);
+    }
+}

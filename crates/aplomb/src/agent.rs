@@ -1,0 +1,108 @@
+//! An agent, made ready from its config: the machine that decides, the model that it asks, the tools that it has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aplomb_core::decide::Policy;
+use aplomb_core::error::{Error, codes};
+use aplomb_core::run::{AgentSpec, Machine, React};
+use aplomb_llm::provider::Endpoint;
+use aplomb_llm::{Model, ModelConfig, Timeouts};
+use secrecy::SecretString;
+
+use crate::config::{AgentConfig, LlmConfig, MemoryConfig, PatternConfig, Provider};
+use crate::memory::Buffer;
+use crate::tools::{BUILT_IN, Tool, Toolbox};
+
+pub(crate) struct Agent {
+    pub(crate) machine: Machine,
+    pub(crate) model: Arc<Model>,
+    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) system_prompt: Option<String>,
+    pub(crate) memory: Option<Arc<Buffer>>,
+}
+
+impl Agent {
+    pub(crate) fn new<'a>(
+        config: &'a AgentConfig,
+        own_tools: impl Iterator<Item = (&'a str, Arc<dyn Tool>)>,
+    ) -> Result<Agent, Error> {
+        let mut tools = Toolbox::default();
+        let built_in = config.tools.iter().filter(|tool| tool.enabled).filter_map(|tool| {
+            let (_, make) = BUILT_IN.iter().find(|(name, _)| *name == tool.r#type)?;
+            Some((tool.id.as_str(), make()))
+        });
+        for (id, tool) in built_in.chain(own_tools) {
+            if !tools.add(id, tool) {
+                return Err(Error::new(codes::CONFIG_VALIDATION, format!("two tools are called {id:?}")));
+            }
+        }
+        let PatternConfig::React { config: react } = &config.pattern;
+        let spec = AgentSpec {
+            provider: config.llm.provider.as_str().to_owned(),
+            model: config.llm.model.clone(),
+            tools: tools.specs(),
+            max_steps: config.runtime.max_steps,
+            policy: policy(config),
+        };
+        Ok(Agent {
+            machine: Machine::new(Arc::new(spec), Arc::new(React::default())),
+            model: Arc::new(Model::new(model_config(&config.llm)?)?),
+            tools: Arc::new(tools),
+            system_prompt: react.system_prompt.clone(),
+            memory: config.memory.map(|MemoryConfig::Buffer {}| Arc::new(Buffer::default())),
+        })
+    }
+}
+
+fn policy(config: &AgentConfig) -> Policy {
+    let mut policy = Policy::default();
+    policy.transport = config.llm.retry.clone();
+    policy.session = config.retry.session.clone();
+    policy.exec = config.retry.exec.clone();
+    policy.max_inline_wait_ms = config.retry.max_inline_wait_ms;
+    policy.restart = config.retry.restart;
+    policy
+}
+
+fn model_config(llm: &LlmConfig) -> Result<ModelConfig, Error> {
+    let endpoint = match (llm.provider, &llm.script) {
+        (Provider::Mock, Some(script)) => Endpoint::Mock(script.clone()),
+        _ => Endpoint::Http {
+            api_base: llm.api_base.clone().unwrap_or_default(),
+            api_key: llm.api_key_env.as_deref().map(api_key).transpose()?,
+            extra_headers: llm.extra_headers.clone(),
+            ca_file: llm.ca_file.clone(),
+        },
+    };
+    let mut model = ModelConfig::new(llm.provider.as_str(), &*llm.model, endpoint);
+    model.temperature = llm.temperature;
+    model.max_tokens = llm.max_tokens;
+    model.stream = llm.stream;
+    model.timeouts = timeouts(llm);
+    Ok(model)
+}
+
+fn timeouts(llm: &LlmConfig) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    let set = |limit: &mut Duration, ms: Option<u64>| {
+        if let Some(ms) = ms {
+            *limit = Duration::from_millis(ms);
+        }
+    };
+    set(&mut timeouts.connect, llm.timeouts.connect_ms);
+    set(&mut timeouts.first_byte, llm.timeouts.first_byte_ms.or(llm.timeout_ms));
+    set(&mut timeouts.idle, llm.timeouts.idle_ms);
+    timeouts.attempt = llm.timeouts.attempt_ms.map(Duration::from_millis);
+    timeouts
+}
+
+fn api_key(variable: &str) -> Result<SecretString, Error> {
+    match std::env::var(variable) {
+        Ok(key) if !key.trim().is_empty() => Ok(SecretString::from(key.trim().to_owned())),
+        _ => {
+            Err(Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
+                .hint(format!("export {variable}=…")))
+        }
+    }
+}
