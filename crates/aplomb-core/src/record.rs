@@ -107,9 +107,16 @@ pub enum Fact {
         /// The result.
         result: Value,
     },
-    /// A tool failed, or the call was not run at all.
+    /// A tool failed.
     ToolFailed {
-        /// The effect that ran it, or would have.
+        /// The effect that ran it.
+        effect: EffectId,
+        /// Why.
+        error: ErrorDetails,
+    },
+    /// A tool call was not run at all.
+    ToolRefused {
+        /// The effect that would have run it.
         effect: EffectId,
         /// Why.
         error: ErrorDetails,

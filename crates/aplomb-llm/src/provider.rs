@@ -293,15 +293,16 @@ impl Attempt<'_> {
                 }
                 Err(limit) => return Err(timed_out(Phase::MidStream, limit)),
             };
-            let events = decoder.push(&bytes);
+            let mut events = Vec::new();
+            let pushed = decoder.push(&bytes, &mut events);
             self.usage = decoder.usage();
-            let events = events?;
             for event in &events {
                 if let StreamEvent::Delta(delta) = event {
                     self.first_delta_ms.get_or_insert_with(|| self.clocks.elapsed_ms());
                     self.deliver(delta);
                 }
             }
+            pushed?;
             if decoder.is_terminal() {
                 self.clocks.answer_is_whole();
             } else if !began || !events.is_empty() {

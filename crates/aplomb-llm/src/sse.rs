@@ -3,8 +3,6 @@
 //! Source: WHATWG HTML, "Server-sent events", §9.2.5 "Parsing an event stream" and §9.2.6 "Interpreting an event
 //! stream". Limits are ours.
 
-use std::fmt;
-
 /// The most bytes of one event. A model's largest event is some tens of kilobytes.
 pub const EVENT_LIMIT: usize = 8 * 1024 * 1024;
 
@@ -21,26 +19,17 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
-impl fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an event of the stream is larger than {EVENT_LIMIT} bytes")
-    }
-}
-
-impl std::error::Error for TooLarge {}
-
 /// Turns bytes, however they are split, into events.
 ///
 /// ```
 /// use aplomb_llm::sse::Decoder;
 ///
 /// let mut decoder = Decoder::default();
-/// let mut events = decoder.push(b"data: he")?;
-/// events.extend(decoder.push(b"llo\r\n\r")?);
-/// events.extend(decoder.push(b"\n: a comment\n\n")?);
+/// let (mut events, _) = decoder.push(b"data: he");
+/// events.extend(decoder.push(b"llo\r\n\r").0);
+/// events.extend(decoder.push(b"\n: a comment\n\n").0);
 /// assert_eq!(events.len(), 1);
 /// assert_eq!(events[0].data, "hello");
-/// # Ok::<(), aplomb_llm::sse::TooLarge>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -54,12 +43,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes the next bytes and gives the events that they complete.
-    ///
-    /// # Errors
-    ///
-    /// If an event is larger than [`EVENT_LIMIT`].
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, TooLarge> {
+    /// Takes the next bytes and gives the events that they complete, and whether what follows is larger than
+    /// [`EVENT_LIMIT`]. After that the stream is not worth reading on.
+    pub fn push(&mut self, mut bytes: &[u8]) -> (Vec<Event>, Option<TooLarge>) {
         let mut events = Vec::new();
         if self.after_cr && !bytes.is_empty() {
             self.after_cr = false;
@@ -83,16 +69,16 @@ impl Decoder {
                 [_, rest @ ..] => rest,
                 [] => &[],
             };
-            self.check_size()?;
+            if self.is_too_large() {
+                return (events, Some(TooLarge));
+            }
         }
         self.line.extend_from_slice(bytes);
-        self.check_size()?;
-        Ok(events)
+        (events, self.is_too_large().then_some(TooLarge))
     }
 
-    fn check_size(&self) -> Result<(), TooLarge> {
-        let size = self.line.len() + self.data.as_ref().map_or(0, String::len);
-        if size > EVENT_LIMIT { Err(TooLarge) } else { Ok(()) }
+    fn is_too_large(&self) -> bool {
+        self.line.len() + self.data.as_ref().map_or(0, String::len) > EVENT_LIMIT
     }
 
     fn take_line(&mut self, line: &[u8]) -> Option<Event> {
@@ -133,7 +119,7 @@ mod tests {
 
     fn decode(chunks: &[&[u8]]) -> Vec<(String, String)> {
         let mut decoder = Decoder::default();
-        let events = chunks.iter().flat_map(|chunk| decoder.push(chunk).unwrap());
+        let events = chunks.iter().flat_map(|chunk| decoder.push(chunk).0);
         events.map(|event| (event.kind, event.data)).collect()
     }
 
@@ -178,8 +164,8 @@ mod tests {
     fn an_event_larger_than_the_limit_is_refused() {
         let mut decoder = Decoder::default();
         let line = vec![b'x'; EVENT_LIMIT / 2];
-        assert!(decoder.push(b"data: ").is_ok() && decoder.push(&line).is_ok());
-        assert_eq!(decoder.push(&line), Err(TooLarge));
+        assert_eq!((decoder.push(b"data: ").1, decoder.push(&line).1), (None, None));
+        assert_eq!(decoder.push(&line).1, Some(TooLarge));
     }
 
     proptest! {

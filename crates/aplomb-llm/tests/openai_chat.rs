@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use aplomb_core::failure::{Anomaly, Failure};
+use aplomb_core::failure::{Anomaly, Failure, Reason, classify};
 use aplomb_core::message::{
     Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
 };
@@ -170,6 +170,16 @@ fn a_200_that_is_no_answer_is_a_failure_of_its_kind() {
 }
 
 #[test]
+fn a_finish_reason_that_stands_for_an_error_makes_no_success_of_what_came_before() {
+    let body = completion(&json!({"content": "half an ans"}), json!("insufficient_system_resource"));
+    let verdict = classify(&decoded(&body).unwrap_err());
+    assert_eq!((verdict.reason, verdict.retryable), (Reason::Overloaded, true));
+    let text = delta(&json!({"content": "half an ans"}));
+    let verdict = classify(&stream(&[&text, &finish("error"), DONE]).unwrap_err());
+    assert_eq!((verdict.reason, verdict.retryable), (Reason::StreamInterrupted, true));
+}
+
+#[test]
 fn what_a_failed_answer_used_is_known() {
     let (reply, usage) =
         decode_body(completion(&json!({"content": ""}), json!("stop")).to_string().as_bytes());
@@ -205,7 +215,7 @@ fn streamed<'a>(
     let mut decoder = Decoder::default();
     let mut events = Vec::new();
     for chunk in chunks {
-        events.extend(decoder.push(chunk)?);
+        decoder.push(chunk, &mut events)?;
     }
     decoder.finish().map(|reply| (events, reply))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aplomb_core::decide::Policy;
 use aplomb_core::error::{Error, codes};
+use aplomb_core::redact;
 use aplomb_core::run::{AgentSpec, Machine, React};
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::{Model, ModelConfig, Timeouts};
@@ -33,9 +34,7 @@ impl Agent {
             Some((tool.id.as_str(), make()))
         });
         for (id, tool) in built_in.chain(own_tools) {
-            if !tools.add(id, tool) {
-                return Err(Error::new(codes::CONFIG_VALIDATION, format!("two tools are called {id:?}")));
-            }
+            tools.add(id, tool)?;
         }
         let PatternConfig::React { config: react } = &config.pattern;
         let spec = AgentSpec {
@@ -98,11 +97,20 @@ fn timeouts(llm: &LlmConfig) -> Timeouts {
 }
 
 fn api_key(variable: &str) -> Result<SecretString, Error> {
-    match std::env::var(variable) {
-        Ok(key) if !key.trim().is_empty() => Ok(SecretString::from(key.trim().to_owned())),
-        _ => {
-            Err(Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
-                .hint(format!("export {variable}=…")))
-        }
+    if let Ok(key) = std::env::var(variable)
+        && !key.trim().is_empty()
+    {
+        return Ok(SecretString::from(key.trim().to_owned()));
     }
+    // Whoever puts the key itself here must not find it in a log: only what looks like a variable's name is repeated.
+    let looks_like_a_name =
+        variable.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let error = if looks_like_a_name && redact::text(variable) == variable {
+        Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
+            .hint(format!("export {variable}=…"))
+    } else {
+        Error::new(codes::CONFIG_LOAD, "llm.api_key_env names an environment variable that is not set")
+            .hint("it takes the variable's name, such as OPENAI_API_KEY, and not the key itself")
+    };
+    Err(error)
 }

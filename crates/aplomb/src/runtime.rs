@@ -1,9 +1,9 @@
 //! The runtime: agents, ready to run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::IntoFuture;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
@@ -41,6 +41,8 @@ pub struct Runtime(Arc<Inner>);
 
 struct Inner {
     agents: BTreeMap<String, Agent>,
+    /// The runs under way.
+    live: LiveRuns,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
 }
@@ -96,7 +98,8 @@ impl RuntimeBuilder {
                 format!("tool {tool_id:?} is for agent {agent_id:?}, which the config does not have");
             return Err(Error::new(codes::CONFIG_VALIDATION, message));
         }
-        Ok(Runtime(Arc::new(Inner { agents, host: self.host, subscribers: self.subscribers })))
+        let live = LiveRuns::default();
+        Ok(Runtime(Arc::new(Inner { agents, live, host: self.host, subscribers: self.subscribers })))
     }
 }
 
@@ -216,7 +219,45 @@ impl Runtime {
             publisher: SharedPublisher::new(publisher),
             cancellation,
         };
-        Ok(async move { RunResult::of(identity, driver.drive(start).await) }.boxed())
+        let live = self.0.live.begin(&identity.run_id)?;
+        Ok(async move {
+            let finished = driver.drive(start).await;
+            drop(live);
+            RunResult::of(identity, finished)
+        }
+        .boxed())
+    }
+}
+
+/// The names of the runs under way: a name is a lock, so that no run is carried out twice at once.
+#[derive(Clone, Default)]
+struct LiveRuns(Arc<Mutex<HashSet<String>>>);
+
+/// A run under way, until it is dropped.
+struct LiveRun {
+    runs: LiveRuns,
+    run_id: String,
+}
+
+impl LiveRuns {
+    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, run_id: &str) -> Result<LiveRun, Error> {
+        if !self.names().insert(run_id.to_owned()) {
+            let message = format!("a run called {run_id:?} is under way");
+            return Err(
+                Error::new(codes::USER_INVALID_INPUT, message).hint("give each run a name of its own")
+            );
+        }
+        Ok(LiveRun { runs: self.clone(), run_id: run_id.to_owned() })
+    }
+}
+
+impl Drop for LiveRun {
+    fn drop(&mut self) {
+        self.runs.names().remove(&self.run_id);
     }
 }
 

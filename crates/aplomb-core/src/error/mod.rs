@@ -80,6 +80,21 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// An attempt that was still in flight when the run ended.
+    pub(crate) fn cut_short(number: u32, layer: &str, code: Code, reason: &str) -> Attempt {
+        Attempt {
+            number,
+            layer: layer.to_owned(),
+            error_type: code.type_name().to_owned(),
+            text: "cut short by the end of the run".to_owned(),
+            reason: reason.to_owned(),
+            action: "stop".to_owned(),
+            rule: code.as_str().to_owned(),
+            delay_ms: None,
+            delay_source: None,
+        }
+    }
+
     /// `TypeName: text`, or `TypeName` alone where there is no text.
     pub fn error(&self) -> String {
         typed_text(&self.error_type, &self.text)

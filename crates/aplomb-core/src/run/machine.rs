@@ -8,8 +8,8 @@ use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, State, Waiting};
 use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
 use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide};
-use crate::error::{Attempt, Error, ErrorDetails, codes};
-use crate::failure::{Failure, Verdict, classify};
+use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
+use crate::failure::{Failure, Reason, Verdict, classify};
 use crate::message::{FinishReason, Role, ToolCall};
 use crate::record::{Fact, Record};
 use crate::tool::ToolSpec;
@@ -148,7 +148,7 @@ impl Turn<'_> {
                     self.advance_after_batch();
                 } else if self.awaits_reply(effect) {
                     let error = Error::new(codes::LLM_ERROR, format!("the model call panicked: {message}"))
-                        .attempts(self.attempts());
+                        .attempts(self.attempts_cut_short(codes::LLM_ERROR, Reason::Unknown));
                     self.fail(error);
                 } else {
                     return false;
@@ -324,7 +324,11 @@ impl Turn<'_> {
             self.announce_tool_call(&call);
             match self.arguments_of(&call) {
                 Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-                Err(error) => self.tool_failed(effect, &call, error),
+                Err(error) => {
+                    let error = self.tool_error(error, &call);
+                    self.announce_tool_failed(&call, &error);
+                    self.record(Fact::ToolRefused { effect, error: error.details() });
+                }
             }
         }
     }
@@ -367,12 +371,15 @@ impl Turn<'_> {
     }
 
     fn tool_failed(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
-        let error = self
-            .identified(error)
-            .context_if_unset("tool_id", call.name.as_str())
-            .context_if_unset("tool_name", call.name.as_str());
+        let error = self.tool_error(error, call);
         self.announce_tool_failed(call, &error);
         self.record(Fact::ToolFailed { effect, error: error.details() });
+    }
+
+    fn tool_error(&self, error: Error, call: &ToolCall) -> Error {
+        self.identified(error)
+            .context_if_unset("tool_id", call.name.as_str())
+            .context_if_unset("tool_name", call.name.as_str())
     }
 
     fn advance_after_batch(&mut self) {
@@ -384,7 +391,7 @@ impl Turn<'_> {
     fn cancel(&mut self, by: &str) {
         let error = Error::new(codes::EXECUTION_CANCELLED, format!("the run was cancelled by {by}"))
             .context("by", by)
-            .attempts(self.attempts());
+            .attempts(self.attempts_cut_short(codes::EXECUTION_CANCELLED, Reason::Cancelled));
         self.fail(error);
     }
 
@@ -404,15 +411,26 @@ impl Turn<'_> {
         .context("limit_ms", limit.limit_ms)
         .context("where", place)
         .context("setting", limit.setting)
-        .attempts(self.attempts());
+        .attempts(self.attempts_cut_short(codes::EXECUTION_TIMEOUT, Reason::Timeout));
         if let Some((failure, _)) = self.state.call.as_ref().and_then(|call| call.last.as_ref()) {
             error = error.cause(Error::from(ErrorDetails::seen(failure)));
         }
         self.fail(error);
     }
 
-    fn attempts(&self) -> Vec<Attempt> {
-        self.state.call.as_ref().map(|call| call.attempts.clone()).unwrap_or_default()
+    /// The attempts of the call under way, the one in flight included: it was a request like any other.
+    fn attempts_cut_short(&self, code: Code, reason: Reason) -> Vec<Attempt> {
+        let Some(call) = &self.state.call else { return Vec::new() };
+        let mut attempts = call.attempts.clone();
+        if matches!(call.waiting, Waiting::Reply { .. }) {
+            attempts.push(Attempt::cut_short(
+                call.ledger.attempts(),
+                call.layer.as_str(),
+                code,
+                reason.as_str(),
+            ));
+        }
+        attempts
     }
 
     fn waiting_for(&self) -> String {
@@ -436,8 +454,10 @@ impl Turn<'_> {
 
     fn fail(&mut self, error: Error) {
         let mut error = self.identified(error);
-        let partial = self.state.transcript.last().filter(|last| last.role == Role::Assistant);
-        if let Some(text) = partial.map(|last| last.to_text()).filter(|text| !text.is_empty()) {
+        let turn = self.state.transcript.get(self.state.turn..).unwrap_or_default();
+        let mut said =
+            turn.iter().filter(|message| message.role == Role::Assistant).map(|message| message.to_text());
+        if let Some(text) = said.rfind(|text| !text.is_empty()) {
             error = error.context("partial_output", text);
         }
         self.finish(error.stop_reason(), None, Some(error));

@@ -201,11 +201,10 @@ impl State {
                 self.settle(*effect, text, false);
             }
             Fact::ToolFailed { effect, error } => {
-                let hint = error.dict.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                let text = format!("{}: {}{hint}", error.dict.code, error.dict.message);
                 self.usage.tool_calls += 1;
-                self.settle(*effect, text, true);
+                self.settle(*effect, told(error), true);
             }
+            Fact::ToolRefused { effect, error } => self.settle(*effect, told(error), true),
             Fact::Finished { stop_reason, output, error } => {
                 self.call = None;
                 self.acquiring = None;
@@ -270,6 +269,12 @@ impl Finished {
     pub fn to_error(&self) -> Option<Error> {
         self.error.clone().map(Error::from)
     }
+}
+
+/// What the model is told of an error.
+fn told(error: &ErrorDetails) -> String {
+    let hint = error.dict.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("{}: {}{hint}", error.dict.code, error.dict.message)
 }
 
 fn attempt(call: &Call, failure: &Failure, verdict: &Verdict) -> Attempt {

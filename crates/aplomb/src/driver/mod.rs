@@ -183,7 +183,7 @@ impl Driver {
             match model.ask(request, deltas.as_mut().map(|sink| sink as _)).await {
                 Ok(answer) => {
                     if deltas.is_none() {
-                        publisher.publish_whole(&answer.reply.message);
+                        publisher.publish_whole(&answer.reply.message, announce_restart);
                     }
                     let (reply, first_delta_ms) = (answer.reply, answer.first_delta_ms);
                     Input::ModelReplied { effect, reply, first_delta_ms }

@@ -88,9 +88,12 @@ impl SharedPublisher {
     }
 
     /// Tells of an answer that nobody saw come.
-    pub(crate) fn publish_whole(&self, message: &Message) {
+    pub(crate) fn publish_whole(&self, message: &Message, announce_restart: bool) {
         self.with(|publisher| {
             if publisher.is_watched() {
+                if announce_restart {
+                    publisher.publish_restart();
+                }
                 Delta::of_whole(message).for_each(|delta| publisher.publish_delta(&delta));
             }
         });

@@ -11,6 +11,7 @@ use aplomb_core::message::ToolCall;
 use aplomb_core::run::Identity;
 use aplomb_core::tool::ToolSpec;
 use futures_util::future::BoxFuture;
+use jsonschema::Validator;
 use serde_json::Value;
 
 pub use calc::Calc;
@@ -64,34 +65,57 @@ impl ToolContext {
 
 /// The tools of one agent.
 #[derive(Default)]
-pub(crate) struct Toolbox(BTreeMap<String, Arc<dyn Tool>>);
+pub(crate) struct Toolbox(BTreeMap<String, Entry>);
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    spec: ToolSpec,
+    arguments: Validator,
+}
 
 impl Toolbox {
-    /// Adds a tool; false if the id is taken.
-    pub(crate) fn add(&mut self, id: &str, tool: Arc<dyn Tool>) -> bool {
-        self.0.insert(id.to_owned(), tool).is_none()
+    /// Adds a tool.
+    pub(crate) fn add(&mut self, id: &str, tool: Arc<dyn Tool>) -> Result<(), Error> {
+        let (description, parameters) = (tool.description().to_owned(), tool.parameters());
+        let arguments = jsonschema::validator_for(&parameters).map_err(|error| {
+            Error::new(
+                codes::PLUGIN_CONFIG,
+                format!("the parameters of tool {id:?} are no JSON Schema: {error}"),
+            )
+        })?;
+        let spec = ToolSpec { id: id.to_owned(), description, parameters };
+        match self.0.insert(id.to_owned(), Entry { tool, spec, arguments }) {
+            None => Ok(()),
+            Some(_) => Err(Error::new(codes::CONFIG_VALIDATION, format!("two tools are called {id:?}"))),
+        }
     }
 
     /// What the model is told.
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
-        let spec = |(id, tool): (&String, &Arc<dyn Tool>)| ToolSpec {
-            id: id.clone(),
-            description: tool.description().to_owned(),
-            parameters: tool.parameters(),
-        };
-        self.0.iter().map(spec).collect()
+        self.0.values().map(|entry| entry.spec.clone()).collect()
     }
 
+    /// Runs a tool, if the arguments fit its schema.
     pub(crate) async fn call(
         &self,
         id: &str,
         arguments: Value,
         context: ToolContext,
     ) -> Result<Value, Error> {
-        match self.0.get(id) {
-            Some(tool) => tool.call(arguments, context).await,
-            None => Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {id:?}"))),
+        let Some(entry) = self.0.get(id) else {
+            return Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {id:?}")));
+        };
+        let problems =
+            entry.arguments.iter_errors(&arguments).map(|error| match error.instance_path().as_str() {
+                "" => error.to_string(),
+                path => format!("{path}: {error}"),
+            });
+        let problems: Vec<_> = problems.collect();
+        if !problems.is_empty() {
+            let message = format!("the arguments of {id} do not fit its schema: {}", problems.join("; "));
+            return Err(Error::new(codes::TOOL_VALIDATION, message));
         }
+        entry.tool.call(arguments, context).await
     }
 }
 

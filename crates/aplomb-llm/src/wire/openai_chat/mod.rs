@@ -26,6 +26,12 @@ fn finish_reason(word: &str) -> FinishReason {
     }
 }
 
+/// Finish reasons that say the answer broke off.
+///
+/// Source: DeepSeek's API reference ("interrupted due to insufficient resource of the inference system"); OpenRouter's
+/// API reference, "Finish Reason" (`error`).
+const BROKEN_OFF: [&str; 2] = ["insufficient_system_resource", "error"];
+
 /// A reply that ended regularly, unless there is nothing in it that anybody could use.
 fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
     let has_content = reply.message.content.iter().any(|block| match block {
@@ -33,7 +39,12 @@ fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
         Block::ToolCall(_) => true,
         _ => false,
     });
-    let anomaly = match reply.finish {
+    let anomaly = match &reply.finish {
+        FinishReason::Other(word) if BROKEN_OFF.contains(&word.as_str()) => {
+            let mut failure = Failure::anomaly(phase, Anomaly::Error, b"");
+            failure.provider_error.code = Some(word.clone());
+            return Err(Box::new(failure));
+        }
         FinishReason::ContentFilter => Anomaly::Filtered,
         _ if has_content => return Ok(reply),
         FinishReason::Length => Anomaly::EmptyAtTokenLimit,

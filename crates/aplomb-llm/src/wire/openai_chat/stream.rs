@@ -26,22 +26,23 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes the next bytes and gives what they add to the answer.
+    /// Takes the next bytes and adds to `progress` what they add to the answer, also where an error follows it.
     ///
     /// # Errors
     ///
     /// If the stream brings an error or an event that is none of the protocol's.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<StreamEvent>, Box<Failure>> {
-        let events = self
-            .sse
-            .push(bytes)
-            .map_err(|_| Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b"")))?;
-        let mut progress = Vec::new();
-        let taken = events.iter().try_for_each(|event| self.take(event, &mut progress));
-        for event in &progress {
+    pub fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
+        let (events, too_large) = self.sse.push(bytes);
+        let before = progress.len();
+        let taken = events.iter().try_for_each(|event| self.take(event, progress));
+        for event in progress.iter().skip(before) {
             self.collector.push(event.clone());
         }
-        taken.map(|()| progress)
+        taken?;
+        match too_large {
+            Some(_) => Err(Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b""))),
+            None => Ok(()),
+        }
     }
 
     /// Whether every choice has ended: the answer is whole, and only counts and `[DONE]` may follow.
