@@ -1,22 +1,11 @@
 //! The server as a client on a bare socket meets it: connections, requests in odd shapes, the log, the
 //! control port.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking; clippy's own exception stops at the helpers"
-)]
-
-mod raw;
-
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::raw::{Client, Ending, exchange, post};
 use aplomb_faultlab::script::{Engine, HttpReply, Message, Reply, Script, Step};
 use aplomb_faultlab::server::{FaultServer, serve};
-use raw::{Client, Ending, exchange, post};
 use serde_json::{Value, json};
 
 const ASK: &str = r#"{"messages":[{"role":"user","content":"hi"}]}"#;

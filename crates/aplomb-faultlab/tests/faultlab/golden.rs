@@ -3,20 +3,9 @@
 //! The expected bytes are written from the specifications: RFC 9112 for heads, chunks (7.1: the size in
 //! hexadecimal, CRLF, the data, CRLF; the last chunk has size 0) and incomplete bodies (8), WHATWG HTML 9.2
 //! for events, and OpenAI's API reference for their content.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking; clippy's own exception stops at the helpers"
-)]
-
-mod raw;
-
+use crate::raw::{Client, Ending};
 use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server::FaultServer;
-use raw::{Client, Ending};
 
 const STREAMED: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
 const PLAIN: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;

@@ -1,25 +1,14 @@
 //! What those see who watch a run: chunks, restarts, events; and what happens when they turn away.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and ends by a clock of its own"
-)]
-
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::*;
 use aplomb::event::names;
 use aplomb::host::{ScaledHost, SystemHost};
 use aplomb::{ChunkKind, Error, Event, RunStreamChunk, Runtime, StopReason, Subscriber, codes};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use support::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -1,5 +1,4 @@
 //! A client that knows TCP and nothing else: it sees the bytes as they come and how the connection ends.
-#![allow(dead_code, reason = "each test binary uses its own part of it")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,13 +1,4 @@
 //! The engine as an in-process mock uses it: places in the script, keys, templates, refusals, plans as data.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking; clippy's own exception stops at the helpers"
-)]
-
 use std::time::Duration;
 
 use aplomb_faultlab::script::{Answer, End, Engine, Framing, Part, Plan, Request, Response, Script};

@@ -1,21 +1,10 @@
 //! Whole runs over real TCP against a provider that fails by script: for every fault, what the caller gets, how many
 //! requests it costs and how long is waited between them. The numbers are those of `docs/spec/retry.md`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and ends by a clock of its own"
-)]
-
-mod support;
-
+use crate::support::*;
 use aplomb::codes;
 use aplomb::host::{Host, SystemHost};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use support::*;
 
 /// The fault, in every mode, as often as it is asked for: the call fails for good.
 async fn fails_everywhere(step: Value, code: &str, reason: &str, waits: &[u64]) {

@@ -1,5 +1,4 @@
 //! What the tests share: a provider that fails by script, a runtime in front of it, and what became of a run.
-#![allow(dead_code, reason = "every test binary uses its part of it")]
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,26 +1,15 @@
 //! What a session remembers, and how runs end that do not end by themselves: by a deadline, by a cancellation.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and ends by a clock of its own"
-)]
-
-mod support;
-
 use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::support::*;
 use aplomb::event::names;
 use aplomb::host::SystemHost;
 use aplomb::{Cancellation, Error, RunRequest, StopReason, codes};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use support::*;
 
 // ---- Memory.
 

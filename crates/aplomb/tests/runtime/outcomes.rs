@@ -1,22 +1,11 @@
 //! What comes of answers: text, tool calls, answers that are none, limits, and `exec`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and ends by a clock of its own"
-)]
-
-mod support;
-
 use std::sync::{Arc, Mutex};
 
+use crate::support::*;
 use aplomb::event::names;
 use aplomb::{Error, StopReason, codes};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use support::*;
 
 // ---- Answers.
 

@@ -1,21 +1,10 @@
 //! No credential gets out, and every mistake in a config or a request is named with its place.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and ends by a clock of its own"
-)]
-
-mod support;
-
 use std::path::Path;
 
+use crate::support::*;
 use aplomb::config::Config;
 use aplomb::{Error, Runtime, codes};
 use serde_json::{Value, json};
-use support::*;
 
 // ---- Secrets.
 

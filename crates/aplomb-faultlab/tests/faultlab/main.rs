@@ -1,0 +1,14 @@
+//! The fault lab from the outside: what its engine plans, and what a client's socket shows.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod engine;
+mod golden;
+mod raw;
+mod server;

@@ -1,0 +1,16 @@
+//! The runtime from the outside: whole runs over real TCP, through the public API.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and ends by a clock of its own"
+)]
+
+mod faults;
+mod outcomes;
+mod secrets;
+mod sessions;
+mod streaming;
+mod support;
