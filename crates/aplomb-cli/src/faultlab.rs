@@ -21,13 +21,15 @@ pub(crate) async fn faultlab(arguments: FaultlabArguments) -> u8 {
 async fn serve(arguments: FaultlabArguments) -> Result<(), Error> {
     let file = arguments.script.display();
     let text = std::fs::read_to_string(&arguments.script).map_err(|error| {
-        Error::new(codes::USER_INVALID_INPUT, format!("cannot read {file}: {error}")).foreign_cause(error)
+        Error::new(codes::USER_INVALID_INPUT, format!("cannot read {file}: {error}"))
+            .with_foreign_cause(error)
     })?;
     let script = Script::from_json(&text).map_err(|error| {
-        Error::new(codes::USER_INVALID_INPUT, format!("{file}: {error}")).foreign_cause(error)
+        Error::new(codes::USER_INVALID_INPUT, format!("{file}: {error}")).with_foreign_cause(error)
     })?;
-    let cannot_listen =
-        |error| Error::new(codes::EXECUTION_ERROR, format!("cannot listen: {error}")).foreign_cause(error);
+    let cannot_listen = |error| {
+        Error::new(codes::EXECUTION_ERROR, format!("cannot listen: {error}")).with_foreign_cause(error)
+    };
     let mut signals = Signals::listen().map_err(cannot_listen)?;
     let server =
         server::serve(script, arguments.port, arguments.control_port).await.map_err(cannot_listen)?;

@@ -13,7 +13,7 @@ pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 /// An error with everything that it knows: code, message, each attempt, causes, hint.
 pub(crate) fn failure(error: &Error) -> String {
     let mut text = format!("{BAD}error[{}]{BAD:#}: {}", error.code(), error.message());
-    for attempt in error.attempt_log() {
+    for attempt in error.attempts() {
         let _never_fails = write!(text, "\n  {}", one_attempt(attempt));
     }
     let mut cause = std::error::Error::source(error);
@@ -27,11 +27,11 @@ pub(crate) fn failure(error: &Error) -> String {
         cause = next.source();
     }
     for (field, label) in [("request_id", "request"), ("run_id", "run")] {
-        if let Some(value) = error.field(field).and_then(|value| value.as_str()) {
+        if let Some(value) = error.context(field).and_then(|value| value.as_str()) {
             let _never_fails = write!(text, "\n  {label}: {value}");
         }
     }
-    if let Some(hint) = error.hint_text() {
+    if let Some(hint) = error.hint() {
         let _never_fails = write!(text, "\n  hint: {hint}");
     }
     text

@@ -53,7 +53,8 @@ async fn carry_out(arguments: RunArguments, format: Format, terminal: bool) -> R
     request.run_id = arguments.run_id;
     request.timeout = arguments.timeout_ms.map(Duration::from_millis);
     let mut signals = Signals::listen().map_err(|error| {
-        Error::new(codes::EXECUTION_ERROR, format!("cannot listen for signals: {error}")).foreign_cause(error)
+        Error::new(codes::EXECUTION_ERROR, format!("cannot listen for signals: {error}"))
+            .with_foreign_cause(error)
     })?;
     let run = runtime.run_detailed(request);
     tokio::pin!(run);
@@ -84,14 +85,15 @@ fn only_agent(config: &Config) -> Result<String, Error> {
         agents => {
             let ids: Vec<_> = agents.iter().map(|agent| agent.id.as_str()).collect();
             Err(Error::new(codes::USER_INVALID_INPUT, "the config has several agents")
-                .hint(format!("choose one with --agent: {}", ids.join(", "))))
+                .with_hint(format!("choose one with --agent: {}", ids.join(", "))))
         }
     }
 }
 
 fn read_input(text: Option<String>, file: Option<&Path>) -> Result<String, Error> {
     let unreadable = |what: &str, error: io::Error| {
-        Error::new(codes::USER_INVALID_INPUT, format!("cannot read {what}: {error}")).foreign_cause(error)
+        Error::new(codes::USER_INVALID_INPUT, format!("cannot read {what}: {error}"))
+            .with_foreign_cause(error)
     };
     match (text, file) {
         (Some(text), _) if text != "-" => Ok(text),

@@ -420,9 +420,9 @@ fn to_dict_is_exactly_six_keys_for_every_code() {
 #[test]
 fn to_dict_stays_six_keys_with_hint_cause_and_attempts() {
     let error = Error::new(codes::LLM_CONNECTION, "gave up")
-        .hint("try later")
-        .cause(Error::new(codes::LLM_RESPONSE, "inner"))
-        .attempts(vec![attempt("refused")]);
+        .with_hint("try later")
+        .with_cause(Error::new(codes::LLM_RESPONSE, "inner"))
+        .with_attempts(vec![attempt("refused")]);
     let dict = serde_json::to_value(&error).unwrap();
     assert_eq!(keys(&dict), set(SIX));
     assert_eq!(dict["hint"], "try later");
@@ -449,20 +449,20 @@ fn what_is_known_of_the_context_is_in_the_dict_for_every_code() {
         let fields: BTreeSet<&str> = IDENTIFIERS.into_iter().chain(code.fields()).collect();
         let error = fields
             .iter()
-            .fold(Error::new(*code, "m"), |error, field| error.context(field, format!("{field}!")));
+            .fold(Error::new(*code, "m"), |error, field| error.with_context(field, format!("{field}!")));
         let context = error.to_dict().context;
         assert_eq!(context.len(), fields.len(), "{code}");
         for field in fields {
             assert_eq!(context[field], format!("{field}!"), "{code}");
-            assert_eq!(error.field(field), Some(&json!(format!("{field}!"))), "{code}");
+            assert_eq!(error.context(field), Some(&json!(format!("{field}!"))), "{code}");
         }
     }
 }
 
 #[test]
 fn an_identifier_set_near_the_cause_is_not_replaced_on_the_way_up() {
-    let error = Error::new(codes::TOOL_ERROR, "m").context("run_id", "inner");
-    let error = error.context_if_unset("run_id", "outer").context_if_unset("agent_id", "a");
+    let error = Error::new(codes::TOOL_ERROR, "m").with_context("run_id", "inner");
+    let error = error.or_context("run_id", "outer").or_context("agent_id", "a");
     assert_eq!(error.to_dict().context["run_id"], "inner");
     assert_eq!(error.to_dict().context["agent_id"], "a");
 }
@@ -488,7 +488,7 @@ fn the_docs_url_is_the_repository_and_the_codes_page_or_null_while_there_is_no_r
 fn the_details_are_the_six_keys_unchanged_with_type_and_cause_for_every_code() {
     let eight: BTreeSet<String> = set(SIX.into_iter().chain(["type", "cause"]));
     for code in codes::ALL {
-        let error = Error::new(*code, "m").hint("h").context("run_id", "r");
+        let error = Error::new(*code, "m").with_hint("h").with_context("run_id", "r");
         let dict = serde_json::to_value(error.to_dict()).unwrap();
         let details = serde_json::to_value(error.details()).unwrap();
         assert_eq!(keys(&details), eight, "{code}");
@@ -502,8 +502,9 @@ fn the_details_are_the_six_keys_unchanged_with_type_and_cause_for_every_code() {
 
 #[test]
 fn a_cause_is_the_same_shape_again_recursively() {
-    let error = Error::new(codes::PATTERN_ERROR, "outer").cause(
-        Error::new(codes::TOOL_TIMEOUT, "middle").foreign_cause(std::io::Error::other("the disk is on fire")),
+    let error = Error::new(codes::PATTERN_ERROR, "outer").with_cause(
+        Error::new(codes::TOOL_TIMEOUT, "middle")
+            .with_foreign_cause(std::io::Error::other("the disk is on fire")),
     );
     let details = serde_json::to_value(error.details()).unwrap();
     let eight: BTreeSet<String> = set(SIX.into_iter().chain(["type", "cause"]));
@@ -519,8 +520,9 @@ fn a_cause_is_the_same_shape_again_recursively() {
 
 #[test]
 fn a_cause_is_never_flattened_into_text_only() {
-    let error = Error::new(codes::PATTERN_ERROR, "outer")
-        .cause(Error::new(codes::TOOL_ERROR, "middle").foreign_cause(std::io::Error::other("inner")));
+    let error = Error::new(codes::PATTERN_ERROR, "outer").with_cause(
+        Error::new(codes::TOOL_ERROR, "middle").with_foreign_cause(std::io::Error::other("inner")),
+    );
     let middle = error.source().expect("a source");
     assert!(middle.downcast_ref::<Error>().is_some_and(|middle| middle.code() == codes::TOOL_ERROR));
     assert!(middle.source().expect("a source").downcast_ref::<std::io::Error>().is_some());
@@ -548,9 +550,9 @@ fn a_chain_of_causes_without_an_end_is_cut() {
         let details = error.details();
         std::iter::successors(Some(&details), |details| details.cause.as_deref()).count()
     };
-    assert!((2..1_000).contains(&depth(&Error::new(codes::TOOL_ERROR, "m").foreign_cause(Ouroboros))));
+    assert!((2..1_000).contains(&depth(&Error::new(codes::TOOL_ERROR, "m").with_foreign_cause(Ouroboros))));
     let long = (0..1_000).fold(Error::new(codes::TOOL_ERROR, "m"), |cause, n| {
-        Error::new(codes::TOOL_ERROR, format!("{n}")).cause(cause)
+        Error::new(codes::TOOL_ERROR, format!("{n}")).with_cause(cause)
     });
     assert!((2..1_000).contains(&depth(&long)));
 }
@@ -592,10 +594,10 @@ fn codes_and_types_of_a_newer_writer_are_read_and_written_without_loss() {
 fn every_error_of_ours_comes_back_from_its_details() {
     for code in codes::ALL {
         let error = Error::new(*code, "m")
-            .hint("h")
-            .context("run_id", "r")
-            .cause(Error::new(codes::TOOL_RATE_LIMIT, "inner").context("retry_after_ms", 7))
-            .attempts(vec![attempt("refused")]);
+            .with_hint("h")
+            .with_context("run_id", "r")
+            .with_cause(Error::new(codes::TOOL_RATE_LIMIT, "inner").with_context("retry_after_ms", 7))
+            .with_attempts(vec![attempt("refused")]);
         let text = serde_json::to_string(&error.details()).unwrap();
         let back = Error::from(serde_json::from_str::<ErrorDetails>(&text).unwrap());
         assert_eq!(back.details(), error.details(), "{code}");
@@ -633,7 +635,7 @@ fn the_display_form_is_the_message_then_an_indented_hint_and_an_indented_docs_li
 #[test]
 fn the_display_form_of_every_code_begins_with_the_whole_message() {
     for code in codes::ALL {
-        let error = Error::new(*code, "line one\nline two").hint("do this");
+        let error = Error::new(*code, "line one\nline two").with_hint("do this");
         assert_eq!(
             error.to_string().lines().take(3).map(str::trim).collect::<Vec<_>>(),
             ["line one", "line two", "hint: do this"]

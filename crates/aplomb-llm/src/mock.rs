@@ -29,7 +29,7 @@ impl MockTransport {
     /// `config.validation` if the script cannot be played; the message names the place.
     pub fn new(script: Script) -> Result<MockTransport, Error> {
         let engine = Engine::new(script).map_err(|error| {
-            Error::new(codes::CONFIG_VALIDATION, format!("llm.script: {error}")).foreign_cause(error)
+            Error::new(codes::CONFIG_VALIDATION, format!("llm.script: {error}")).with_foreign_cause(error)
         })?;
         Ok(MockTransport { engine })
     }

@@ -61,11 +61,11 @@ fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
         last_call.iter().filter(|record| matches!(record.fact, Fact::AttemptStarted { .. })).count();
     if let Some(error) = report.error()
         && !last_call.iter().any(|record| matches!(record.fact, Fact::ModelReplied { .. }))
-        && error.attempt_log().len() != of_last_call
+        && error.attempts().len() != of_last_call
     {
         broken.push(format!(
             "{of_last_call} attempts in the last call, {} in the error",
-            error.attempt_log().len()
+            error.attempts().len()
         ));
     }
 }

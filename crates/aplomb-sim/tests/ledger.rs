@@ -18,9 +18,9 @@ fn a_persistent_503_costs_six_requests_and_waits_half_one_two_four_eight_seconds
     assert_eq!(run.waits_ms(), [500, 1_000, 2_000, 4_000, 8_000]);
     let error = run.error().unwrap();
     assert_eq!(error.code(), codes::LLM_CONNECTION);
-    assert_eq!(error.attempt_log().len(), 6);
+    assert_eq!(error.attempts().len(), 6);
     assert!(error.message().contains("failed after 6 attempts"), "{error}");
-    let layers: Vec<_> = error.attempt_log().iter().map(|attempt| attempt.layer.as_str()).collect();
+    let layers: Vec<_> = error.attempts().iter().map(|attempt| attempt.layer.as_str()).collect();
     assert_eq!(layers, ["first", "transport", "transport", "session", "session", "session"]);
 }
 
@@ -82,8 +82,8 @@ fn both_routes_of_an_error_without_text_give_the_same_verdict_count_and_code() {
     let event = sim().provider(move |_| event()).jitter_none().run("hi");
     assert_eq!((raised.requests(), event.requests()), (6, 6));
     assert_eq!(raised.error().unwrap().code(), codes::LLM_CONNECTION);
-    assert_eq!(raised.error().unwrap().attempt_log(), event.error().unwrap().attempt_log());
-    assert_eq!(raised.error().unwrap().attempt_log()[0].error(), "LLMConnectionError");
+    assert_eq!(raised.error().unwrap().attempts(), event.error().unwrap().attempts());
+    assert_eq!(raised.error().unwrap().attempts()[0].error(), "LLMConnectionError");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_call_that_has_delivered_is_not_restarted_where_restarts_are_forbidden() {
         .provider(|_| status(503).delivering())
         .run("hi");
     assert_eq!(run.requests(), 1);
-    assert_eq!(run.error().unwrap().attempt_log()[0].rule, "restart.never");
+    assert_eq!(run.error().unwrap().attempts()[0].rule, "restart.never");
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn a_wait_longer_than_the_inline_limit_is_reported_and_not_slept() {
     let run = sim().provider(move |_| limited().after_ms(250)).run("hi");
     assert_eq!((run.requests(), run.ended_at()), (1, Some(250)));
     let error = run.error().unwrap();
-    assert_eq!(error.field("retry_after_ms"), Some(&json!(61_000)));
-    assert_eq!(error.field("resume_at"), Some(&json!(1_700_000_000_250_u64 + 61_000)));
+    assert_eq!(error.context("retry_after_ms"), Some(&json!(61_000)));
+    assert_eq!(error.context("resume_at"), Some(&json!(1_700_000_000_250_u64 + 61_000)));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_run_ends_by_its_deadline_while_the_provider_is_silent() {
     assert_eq!(run.ended_at(), Some(3_000));
     let error = run.error().unwrap();
     assert_eq!(error.code(), codes::EXECUTION_TIMEOUT);
-    assert_eq!(error.field("where"), Some(&json!("attempt 1 of model call 1")));
+    assert_eq!(error.context("where"), Some(&json!("attempt 1 of model call 1")));
     assert_eq!(run.finished().unwrap().stop_reason, StopReason::Timeout);
 }
 
@@ -169,7 +169,7 @@ fn a_run_ends_by_its_deadline_while_a_tool_is_busy() {
         .tool(|_, _| ToolTurn::Returns(60_000, json!(81)))
         .run("hi");
     assert_eq!(run.ended_at(), Some(3_000));
-    assert_eq!(run.error().unwrap().field("where"), Some(&json!("tool calc")));
+    assert_eq!(run.error().unwrap().context("where"), Some(&json!("tool calc")));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn an_agent_that_does_not_converge_stops_at_its_step_limit() {
     assert_eq!((run.requests(), run.tool_runs()), (3, 3));
     let error = run.error().unwrap();
     assert_eq!(error.code(), codes::EXECUTION_MAX_STEPS);
-    assert_eq!((error.field("current"), error.field("limit")), (Some(&json!(3)), Some(&json!(3))));
+    assert_eq!((error.context("current"), error.context("limit")), (Some(&json!(3)), Some(&json!(3))));
     assert_eq!(run.finished().unwrap().stop_reason, StopReason::MaxSteps);
 }
 

@@ -107,10 +107,10 @@ fn api_key(variable: &str) -> Result<SecretString, Error> {
         variable.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     let error = if looks_like_a_name && redact::text(variable) == variable {
         Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
-            .hint(format!("export {variable}=…"))
+            .with_hint(format!("export {variable}=…"))
     } else {
         Error::new(codes::CONFIG_LOAD, "llm.api_key_env names an environment variable that is not set")
-            .hint("it takes the variable's name, such as OPENAI_API_KEY, and not the key itself")
+            .with_hint("it takes the variable's name, such as OPENAI_API_KEY, and not the key itself")
     };
     Err(error)
 }

@@ -42,7 +42,9 @@ impl RunInput {
             _ => false,
         });
         if !says_something {
-            return Err(Error::new(codes::USER_INVALID_INPUT, "the input is empty").hint("say something"));
+            return Err(
+                Error::new(codes::USER_INVALID_INPUT, "the input is empty").with_hint("say something")
+            );
         }
         if self.0.iter().any(|block| !matches!(block, Block::Text { .. } | Block::Image { .. })) {
             return Err(Error::new(codes::USER_INVALID_INPUT, "an input holds text and images only"));

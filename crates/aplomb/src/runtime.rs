@@ -88,7 +88,7 @@ impl RuntimeBuilder {
             let own = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
             let own = own.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone()));
             let built =
-                Agent::new(agent, own).map_err(|error| error.context("agent_id", agent.id.as_str()))?;
+                Agent::new(agent, own).map_err(|error| error.with_context("agent_id", agent.id.as_str()))?;
             agents.insert(agent.id.clone(), built);
         }
         if let Some((agent_id, tool_id, _)) =
@@ -183,8 +183,8 @@ impl Runtime {
         let Some(agent) = self.0.agents.get(&agent_id) else {
             let known = self.list_agents().join(", ");
             return Err(Error::new(codes::USER_AGENT_NOT_FOUND, format!("no agent is called {agent_id:?}"))
-                .hint(format!("the config defines: {known}"))
-                .context("agent_id", agent_id));
+                .with_hint(format!("the config defines: {known}"))
+                .with_context("agent_id", agent_id));
         };
         let host = &self.0.host;
         let made_up = || new_id(&**host);
@@ -248,7 +248,7 @@ impl LiveRuns {
         if !self.names().insert(run_id.to_owned()) {
             let message = format!("a run called {run_id:?} is under way");
             return Err(
-                Error::new(codes::USER_INVALID_INPUT, message).hint("give each run a name of its own")
+                Error::new(codes::USER_INVALID_INPUT, message).with_hint("give each run a name of its own")
             );
         }
         Ok(LiveRun { runs: self.clone(), run_id: run_id.to_owned() })

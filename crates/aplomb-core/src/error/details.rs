@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_foreign_cause_keeps_its_type_its_text_and_its_own_causes() {
         let io = std::io::Error::other(std::io::Error::other("disk on fire"));
-        let details = Error::new(codes::SESSION_ERROR, "cannot write").foreign_cause(io).details();
+        let details = Error::new(codes::SESSION_ERROR, "cannot write").with_foreign_cause(io).details();
         let cause = details.cause.unwrap();
         assert_eq!(cause.type_name, "std::io::error::Error");
         assert_eq!(cause.dict.message, "disk on fire");

@@ -25,8 +25,8 @@ pub const IDENTIFIERS: [&str; 5] = ["agent_id", "session_id", "run_id", "tool_id
 /// use aplomb_core::error::{Error, codes};
 ///
 /// let error = Error::new(codes::USER_AGENT_NOT_FOUND, "no agent is called \"asistant\"")
-///     .hint("did you mean \"assistant\"?")
-///     .context("agent_id", "asistant");
+///     .with_hint("did you mean \"assistant\"?")
+///     .with_context("agent_id", "asistant");
 /// assert_eq!(error.to_string(), "no agent is called \"asistant\"\n  hint: did you mean \"assistant\"?");
 /// assert!(error.is_a(codes::USER_ERROR));
 /// ```
@@ -124,14 +124,14 @@ impl Error {
 
     /// Says, in one line, what to do about it.
     #[must_use]
-    pub fn hint(self, hint: impl Into<String>) -> Error {
+    pub fn with_hint(self, hint: impl Into<String>) -> Error {
         let hint = hint.into();
         self.with(|inner| inner.hint = Some(hint))
     }
 
     /// Adds a context field, or replaces it.
     #[must_use]
-    pub fn context(self, field: &str, value: impl Into<Value>) -> Error {
+    pub fn with_context(self, field: &str, value: impl Into<Value>) -> Error {
         let value = value.into();
         self.with(|inner| {
             inner.context.insert(field.to_owned(), value);
@@ -140,30 +140,30 @@ impl Error {
 
     /// Adds a context field where nothing nearer to the cause has set it.
     #[must_use]
-    pub fn context_if_unset(self, field: &str, value: impl Into<Value>) -> Error {
+    pub fn or_context(self, field: &str, value: impl Into<Value>) -> Error {
         if self.0.context.get(field).is_some_and(|set| !set.is_null()) {
             self
         } else {
-            self.context(field, value)
+            self.with_context(field, value)
         }
     }
 
     /// Keeps what led to this error.
     #[must_use]
-    pub fn cause(self, cause: Error) -> Error {
+    pub fn with_cause(self, cause: Error) -> Error {
         self.with(|inner| inner.cause = Some(Cause::Ours(cause)))
     }
 
     /// Keeps a foreign error that led to this one; its own `source()` chain stays reachable.
     #[must_use]
-    pub fn foreign_cause<E: StdError + Send + Sync + 'static>(self, cause: E) -> Error {
+    pub fn with_foreign_cause<E: StdError + Send + Sync + 'static>(self, cause: E) -> Error {
         let cause = Cause::Foreign { type_name: std::any::type_name::<E>(), error: Arc::new(cause) };
         self.with(|inner| inner.cause = Some(cause))
     }
 
     /// Lists what was tried before this error was given up on.
     #[must_use]
-    pub fn attempts(self, attempts: Vec<Attempt>) -> Error {
+    pub fn with_attempts(self, attempts: Vec<Attempt>) -> Error {
         self.with(|inner| inner.attempts = attempts)
     }
 
@@ -184,7 +184,7 @@ impl Error {
     }
 
     /// What to do about it, in one line.
-    pub fn hint_text(&self) -> Option<&str> {
+    pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
@@ -194,17 +194,17 @@ impl Error {
     }
 
     /// A context field, if it is set.
-    pub fn field(&self, field: &str) -> Option<&Value> {
+    pub fn context(&self, field: &str) -> Option<&Value> {
         self.0.context.get(field).filter(|value| !value.is_null())
     }
 
     /// The fine cause of a model failure, such as `rate_limit` or `quota_exhausted`.
     pub fn reason(&self) -> Option<&str> {
-        self.field("reason").and_then(Value::as_str)
+        self.context("reason").and_then(Value::as_str)
     }
 
     /// Every attempt that was made, in order. Empty where the error has nothing to do with attempts.
-    pub fn attempt_log(&self) -> &[Attempt] {
+    pub fn attempts(&self) -> &[Attempt] {
         &self.0.attempts
     }
 

@@ -148,7 +148,7 @@ impl Turn<'_> {
                     self.advance_after_batch();
                 } else if self.awaits_reply(effect) {
                     let error = Error::new(codes::LLM_ERROR, format!("the model call panicked: {message}"))
-                        .attempts(self.attempts_cut_short(codes::LLM_ERROR, Reason::Unknown));
+                        .with_attempts(self.attempts_cut_short(codes::LLM_ERROR, Reason::Unknown));
                     self.fail(error);
                 } else {
                     return false;
@@ -224,9 +224,9 @@ impl Turn<'_> {
                     "the agent made {steps} model calls and is not done; agent.runtime.max_steps is {limit}"
                 ),
             )
-            .hint("raise runtime.max_steps, or make the pattern converge")
-            .context("current", steps)
-            .context("limit", limit);
+            .with_hint("raise runtime.max_steps, or make the pattern converge")
+            .with_context("current", steps)
+            .with_context("limit", limit);
             return self.fail(error);
         }
         let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
@@ -295,23 +295,23 @@ impl Turn<'_> {
         let seen = attempts.last().map(|attempt| attempt.error()).unwrap_or_default();
         let mut error =
             Error::new(verdict.code(), format!("{}/{} {how}: {seen}", self.agent.provider, self.agent.model))
-                .context("provider", self.agent.provider.as_str())
-                .context("model", self.agent.model.as_str())
-                .context("reason", verdict.reason.as_str())
-                .context("status", failure.status)
-                .context("request_id", failure.request_id.as_deref())
-                .cause(Error::from(ErrorDetails::seen(failure)))
-                .attempts(attempts);
+                .with_context("provider", self.agent.provider.as_str())
+                .with_context("model", self.agent.model.as_str())
+                .with_context("reason", verdict.reason.as_str())
+                .with_context("status", failure.status)
+                .with_context("request_id", failure.request_id.as_deref())
+                .with_cause(Error::from(ErrorDetails::seen(failure)))
+                .with_attempts(attempts);
         let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
         if let Some(setting) = setting {
-            error = error.context("setting", setting);
+            error = error.with_context("setting", setting);
         }
         if let Some(hint) = verdict.reason.hint() {
-            error = error.hint(hint);
+            error = error.with_hint(hint);
         }
         if let (Some(wait_ms), Some(opening)) = (resume_after_ms, &self.state.opening) {
             let resume_at_ms = opening.wall_ms.saturating_add(self.at).saturating_add(*wait_ms);
-            error = error.context("retry_after_ms", *wait_ms).context("resume_at", resume_at_ms);
+            error = error.with_context("retry_after_ms", *wait_ms).with_context("resume_at", resume_at_ms);
         }
         error
     }
@@ -343,7 +343,7 @@ impl Turn<'_> {
                     call.name
                 ),
             )
-            .hint("ask for less in one call"));
+            .with_hint("ask for less in one call"));
         }
         if !self.agent.tools.iter().any(|tool| tool.id == call.name) {
             let known: Vec<_> = self.agent.tools.iter().map(|tool| tool.id.as_str()).collect();
@@ -351,9 +351,8 @@ impl Turn<'_> {
                 true => "this agent has no tools".to_owned(),
                 false => format!("the tools are: {}", known.join(", ")),
             };
-            return Err(
-                Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {:?}", call.name)).hint(hint)
-            );
+            return Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {:?}", call.name))
+                .with_hint(hint));
         }
         // A tool without parameters may be called with nothing at all.
         let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
@@ -378,8 +377,8 @@ impl Turn<'_> {
 
     fn tool_error(&self, error: Error, call: &ToolCall) -> Error {
         self.identified(error)
-            .context_if_unset("tool_id", call.name.as_str())
-            .context_if_unset("tool_name", call.name.as_str())
+            .or_context("tool_id", call.name.as_str())
+            .or_context("tool_name", call.name.as_str())
     }
 
     fn advance_after_batch(&mut self) {
@@ -390,8 +389,8 @@ impl Turn<'_> {
 
     fn cancel(&mut self, by: &str) {
         let error = Error::new(codes::EXECUTION_CANCELLED, format!("the run was cancelled by {by}"))
-            .context("by", by)
-            .attempts(self.attempts_cut_short(codes::EXECUTION_CANCELLED, Reason::Cancelled));
+            .with_context("by", by)
+            .with_attempts(self.attempts_cut_short(codes::EXECUTION_CANCELLED, Reason::Cancelled));
         self.fail(error);
     }
 
@@ -407,13 +406,13 @@ impl Turn<'_> {
                 limit.limit_ms, limit.setting
             ),
         )
-        .hint(format!("raise {}, or ask for less", limit.setting))
-        .context("limit_ms", limit.limit_ms)
-        .context("where", place)
-        .context("setting", limit.setting)
-        .attempts(self.attempts_cut_short(codes::EXECUTION_TIMEOUT, Reason::Timeout));
+        .with_hint(format!("raise {}, or ask for less", limit.setting))
+        .with_context("limit_ms", limit.limit_ms)
+        .with_context("where", place)
+        .with_context("setting", limit.setting)
+        .with_attempts(self.attempts_cut_short(codes::EXECUTION_TIMEOUT, Reason::Timeout));
         if let Some((failure, _)) = self.state.call.as_ref().and_then(|call| call.last.as_ref()) {
-            error = error.cause(Error::from(ErrorDetails::seen(failure)));
+            error = error.with_cause(Error::from(ErrorDetails::seen(failure)));
         }
         self.fail(error);
     }
@@ -458,7 +457,7 @@ impl Turn<'_> {
         let mut said =
             turn.iter().filter(|message| message.role == Role::Assistant).map(|message| message.to_text());
         if let Some(text) = said.rfind(|text| !text.is_empty()) {
-            error = error.context("partial_output", text);
+            error = error.with_context("partial_output", text);
         }
         self.finish(error.stop_reason(), None, Some(error));
     }
@@ -509,10 +508,10 @@ impl Turn<'_> {
             return error;
         };
         error
-            .context_if_unset("agent_id", opening.identity.agent_id.as_str())
-            .context_if_unset("session_id", opening.identity.session_id.as_str())
-            .context_if_unset("run_id", opening.identity.run_id.as_str())
-            .context_if_unset("step_number", self.state.steps)
+            .or_context("agent_id", opening.identity.agent_id.as_str())
+            .or_context("session_id", opening.identity.session_id.as_str())
+            .or_context("run_id", opening.identity.run_id.as_str())
+            .or_context("step_number", self.state.steps)
     }
 
     fn record(&mut self, fact: Fact) {

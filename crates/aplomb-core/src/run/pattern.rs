@@ -69,7 +69,7 @@ impl Pattern for React {
         if view.finish == Some(&FinishReason::Length) {
             return Ask::Fail(
                 Error::new(codes::LLM_RESPONSE, "the model's answer was cut off at the token limit")
-                    .hint("raise llm.max_tokens, or ask for a shorter answer"),
+                    .with_hint("raise llm.max_tokens, or ask for a shorter answer"),
             );
         }
         Ask::Finish(last.to_text())

@@ -46,7 +46,7 @@ impl HttpTransport {
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
             .ok_or_else(|| {
                 invalid("llm.api_base is not an http or https address without a query")
-                    .hint("such as https://api.openai.com/v1")
+                    .with_hint("such as https://api.openai.com/v1")
             })?;
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(url.scheme() == "https", ca_file)?)
@@ -56,7 +56,7 @@ impl HttpTransport {
             .tcp_nodelay(true)
             .user_agent(concat!("aplomb/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| invalid("the HTTP client cannot be built").foreign_cause(error))?;
+            .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
         Ok(HttpTransport {
             client,
             base: api_base.trim_end_matches('/').to_owned(),
@@ -112,15 +112,15 @@ fn tls(needed: bool, ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Err
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| invalid("TLS cannot be set up").foreign_cause(error))?;
+        .map_err(|error| invalid("TLS cannot be set up").with_foreign_cause(error))?;
     // Where no TLS is spoken the roots are not read: it takes time, and a machine may have none.
     let mut config = if needed {
         let extra = ca_file.map(certificates).transpose()?.unwrap_or_default();
         let verifier =
             rustls_platform_verifier::Verifier::new_with_extra_roots(extra, provider).map_err(|error| {
                 invalid("no certificate authority is known, so no https address can be trusted")
-                    .hint("install the platform's CA certificates, or name some with llm.ca_file")
-                    .foreign_cause(error)
+                    .with_hint("install the platform's CA certificates, or name some with llm.ca_file")
+                    .with_foreign_cause(error)
             })?;
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
     } else {
@@ -133,7 +133,7 @@ fn tls(needed: bool, ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Err
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| {
         invalid(format!("llm.ca_file {} holds no certificates in PEM form", file.display()))
-            .foreign_cause(error)
+            .with_foreign_cause(error)
     })
 }
 

@@ -10,7 +10,7 @@ use crate::tools::BUILT_IN;
 impl Config {
     pub(super) fn check(&self, name: &str) -> Result<(), Error> {
         let at = |path: String, what: String| {
-            Error::new(codes::CONFIG_VALIDATION, format!("{name}: {path}: {what}")).context("path", path)
+            Error::new(codes::CONFIG_VALIDATION, format!("{name}: {path}: {what}")).with_context("path", path)
         };
         if self.agents.is_empty() {
             return Err(at("agents".to_owned(), "at least one agent is needed".to_owned()));

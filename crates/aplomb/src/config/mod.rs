@@ -251,8 +251,8 @@ impl Config {
         let file = file.as_ref();
         let text = std::fs::read_to_string(file).map_err(|error| {
             Error::new(codes::CONFIG_LOAD, format!("cannot read {}: {error}", file.display()))
-                .hint("run from the project's root, or give an absolute path to the config file")
-                .foreign_cause(error)
+                .with_hint("run from the project's root, or give an absolute path to the config file")
+                .with_foreign_cause(error)
         })?;
         Config::from_json(&text, &file.display().to_string())
     }
@@ -270,15 +270,15 @@ impl Config {
                 codes::CONFIG_LOAD,
                 format!("{place}: not valid JSON: {}", without_place(&error)),
             )
-            .foreign_cause(error));
+            .with_foreign_cause(error));
         }
         let mut json = serde_json::Deserializer::from_str(text);
         let config: Config = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let (path, inner) = (error.path().to_string(), error.into_inner());
             let place = format!("{name}:{}:{}", inner.line(), inner.column());
             Error::new(codes::CONFIG_VALIDATION, format!("{place}: {path}: {}", without_place(&inner)))
-                .hint("docs/spec/runtime.md lists the keys")
-                .context("path", path)
+                .with_hint("docs/spec/runtime.md lists the keys")
+                .with_context("path", path)
         })?;
         config.check(name)?;
         Ok(config)

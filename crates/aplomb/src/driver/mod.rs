@@ -161,7 +161,7 @@ impl Driver {
                 () = too_late => {
                     let message = format!("another run held the session for {SESSION_LOCK_TIMEOUT_MS} ms");
                     let error = Error::new(codes::SESSION_ERROR, message)
-                        .hint("one run at a time per session: wait for the other one, or use another session_id");
+                        .with_hint("one run at a time per session: wait for the other one, or use another session_id");
                     Input::SessionRefused { effect, error: error.details() }
                 }
             }

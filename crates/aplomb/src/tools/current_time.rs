@@ -34,13 +34,13 @@ impl Tool for CurrentTime {
 
 fn tell(now_ms: u64, zone: &str) -> Result<Value, Error> {
     let out_of_range =
-        |error| Error::new(codes::TOOL_ERROR, "the clock is out of range").foreign_cause(error);
+        |error| Error::new(codes::TOOL_ERROR, "the clock is out of range").with_foreign_cause(error);
     let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
     let now = Timestamp::from_millisecond(now_ms).map_err(out_of_range)?;
     let local = now.in_tz(zone).map_err(|error| {
         Error::new(codes::TOOL_VALIDATION, format!("no time zone is called {zone:?}"))
-            .hint("use an IANA name, such as Europe/Berlin")
-            .foreign_cause(error)
+            .with_hint("use an IANA name, such as Europe/Berlin")
+            .with_foreign_cause(error)
     })?;
     Ok(json!({
         "time": local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),

@@ -31,7 +31,7 @@ async fn a_persistent_503_costs_six_requests_and_waits_half_one_two_four_eight_s
         // 1 + T 2 + S 3.
         outcome.fails("llm.connection", "server_error", T_THEN_S).permanently(false);
         assert!(outcome.error().message().contains("failed after 6 attempts"), "{}", outcome.error());
-        let attempts = outcome.error().attempt_log();
+        let attempts = outcome.error().attempts();
         let layers: Vec<_> = attempts.iter().map(|attempt| attempt.layer.as_str()).collect();
         assert_eq!(layers, ["first", "transport", "transport", "session", "session", "session"]);
         assert!(attempts.iter().all(|attempt| attempt.error().starts_with("LLMConnectionError: ")));
@@ -70,7 +70,7 @@ async fn a_permanent_failure_costs_one_request_however_the_call_is_made() {
         for mode in MODES {
             let outcome = ask(mode, Setup::new(script.clone())).await;
             outcome.fails("llm.response", reason, NO_RETRY).permanently(true);
-            assert_eq!(outcome.field("status"), code);
+            assert_eq!(outcome.context("status"), code);
         }
         let lab = Lab::new(script).await;
         lab.exec(|exec| exec).await.fails("llm.response", reason, NO_RETRY).permanently(true);
@@ -105,7 +105,7 @@ async fn a_redirect_is_not_followed() {
     let elsewhere = http(302, json!({ "location": "/v1/elsewhere" }), Value::Null);
     for mode in MODES {
         let outcome = ask(mode, Setup::new(once([elsewhere.clone(), text("no")]))).await;
-        assert_eq!((outcome.log.len(), outcome.error().attempt_log().len()), (1, 1));
+        assert_eq!((outcome.log.len(), outcome.error().attempts().len()), (1, 1));
     }
 }
 
@@ -128,11 +128,11 @@ async fn status_and_request_id_reach_the_caller() {
     let step = http(503, json!({ "x-request-id": "req_42" }), json!("down"));
     for mode in MODES {
         let outcome = ask(mode, Setup::new(always(step.clone()))).await;
-        assert_eq!((outcome.field("status"), outcome.field("request_id")), (json!(503), json!("req_42")));
+        assert_eq!((outcome.context("status"), outcome.context("request_id")), (json!(503), json!("req_42")));
         for (name, value) in [("agent_id", "assistant"), ("run_id", outcome.result().run_id.as_str())] {
-            assert_eq!(outcome.field(name), value);
+            assert_eq!(outcome.context(name), value);
         }
-        assert_eq!(outcome.field("step_number"), 1);
+        assert_eq!(outcome.context("step_number"), 1);
     }
 }
 
@@ -187,8 +187,8 @@ async fn a_wait_that_is_too_long_is_reported_and_not_slept() {
         let throttle = http(429, json!({ "retry-after": "120" }), Value::Null);
         let outcome = ask(mode, Setup::new(always(throttle))).await;
         outcome.fails("llm.rate_limit", "rate_limit", NO_RETRY).permanently(false);
-        assert_eq!(outcome.field("retry_after_ms"), 120_000);
-        let resume_at = outcome.field("resume_at").as_u64().expect("resume_at is known");
+        assert_eq!(outcome.context("retry_after_ms"), 120_000);
+        let resume_at = outcome.context("resume_at").as_u64().expect("resume_at is known");
         assert!(resume_at >= before + 120_000, "{resume_at}");
     }
 }
@@ -234,7 +234,7 @@ async fn a_refused_connection_counts_as_an_attempt() {
         let outcome = setup.start().await.run(hi()).await;
         let error = outcome.error();
         assert_eq!((error.code(), error.reason()), (codes::LLM_CONNECTION, Some("connection")));
-        assert_eq!(error.attempt_log().len(), attempts);
+        assert_eq!(error.attempts().len(), attempts);
         let expected = if transport_serves { T_THEN_S } else { S_ONLY };
         assert_eq!(outcome.waits(), expected);
         assert!(error.message().contains(&format!("failed after {attempts} attempts")), "{error}");
@@ -364,7 +364,7 @@ async fn an_error_without_text_is_transient_and_shows_as_its_type_alone() {
         let first = error_after(0, body.clone());
         let outcome = ask(Mode::Streamed, Setup::new(always(first.clone()))).await;
         outcome.fails("llm.connection", "stream_interrupted", T_THEN_S);
-        for attempt in outcome.error().attempt_log() {
+        for attempt in outcome.error().attempts() {
             assert_eq!(attempt.error(), "LLMConnectionError");
         }
         ask(Mode::Watched, Setup::new(always(first))).await.fails(
@@ -417,7 +417,7 @@ async fn every_clock_ends_the_attempt_and_the_error_names_its_setting() {
         println!("{mode:?} {fault} {clock}");
         outcome.fails("llm.connection", "timeout", NO_RETRY).permanently(false);
         let setting = format!("llm.timeouts.{clock}");
-        assert_eq!(outcome.field("setting"), setting.as_str());
+        assert_eq!(outcome.context("setting"), setting.as_str());
         assert!(outcome.error().to_string().contains(&setting), "{}", outcome.error());
     });
     join_all(checks).await;
@@ -433,7 +433,7 @@ async fn a_connection_that_is_not_made_in_time_ends_the_attempt() {
     let outcome = setup.start().await.run(hi()).await;
     let error = outcome.error();
     assert_eq!((error.code(), error.reason()), (codes::LLM_CONNECTION, Some("timeout")), "{error}");
-    assert_eq!((error.attempt_log().len(), outcome.field("setting")), (1, json!("llm.timeouts.connect_ms")));
+    assert_eq!((error.attempts().len(), outcome.context("setting")), (1, json!("llm.timeouts.connect_ms")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,7 +122,7 @@ async fn an_answer_that_was_cut_off_at_the_token_limit_is_not_a_success() {
             (outcome.result().stop_reason, &outcome.result().final_output),
             (StopReason::Failed, &None)
         );
-        assert_eq!(outcome.field("partial_output"), "one two");
+        assert_eq!(outcome.context("partial_output"), "one two");
     }
     let nothing = message(json!({ "finish_reason": "length" }));
     for mode in MODES {
@@ -331,8 +331,8 @@ async fn a_run_that_does_not_converge_ends_after_max_steps_model_calls() {
         let outcome = ask(mode, setup).await;
         assert_eq!((outcome.error().code(), outcome.log.len()), (codes::EXECUTION_MAX_STEPS, 2));
         assert_eq!(outcome.result().stop_reason, StopReason::MaxSteps);
-        assert_eq!((outcome.field("current"), outcome.field("limit")), (json!(2), json!(2)));
-        assert!(outcome.error().hint_text().unwrap().contains("max_steps"));
+        assert_eq!((outcome.context("current"), outcome.context("limit")), (json!(2), json!(2)));
+        assert!(outcome.error().hint().unwrap().contains("max_steps"));
         let completed = outcome.events_of(names::SESSION_RUN_COMPLETED);
         assert_eq!(completed[0].payload["stop_reason"], "max_steps");
     }

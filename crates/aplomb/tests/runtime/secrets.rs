@@ -33,7 +33,7 @@ fn everything(outcome: &Outcome) -> String {
         told.push(format!("{error}\n{error:?}\n{error:#?}"));
         told.push(serde_json::to_string(&error.details()).unwrap());
         told.push(serde_json::to_string(error).unwrap());
-        told.push(format!("{:?}", error.attempt_log()));
+        told.push(format!("{:?}", error.attempts()));
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
             told.push(format!("{error}\n{error:?}"));
@@ -265,7 +265,7 @@ fn a_file_that_is_not_there_is_named_with_a_way_out() {
     let error = Runtime::from_config(file).err().unwrap();
     assert_eq!(error.code(), codes::CONFIG_LOAD);
     assert!(error.message().contains("/nowhere/agent.json"), "{error}");
-    assert!(error.hint_text().is_some_and(|hint| hint.contains("absolute path")), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("absolute path")), "{error}");
     assert!(std::error::Error::source(&error).is_some());
 }
 
@@ -280,7 +280,7 @@ fn a_key_whose_variable_is_not_set_is_named() {
     let error = build(|agent| agent["llm"]["api_key_env"] = json!("APLOMB_TEST_NOT_SET")).err().unwrap();
     assert_eq!(error.code(), codes::CONFIG_LOAD);
     assert!(error.message().contains("APLOMB_TEST_NOT_SET"), "{error}");
-    assert!(error.hint_text().is_some(), "{error}");
+    assert!(error.hint().is_some(), "{error}");
 }
 
 // ---- Mistakes in a request.
@@ -295,12 +295,12 @@ async fn a_request_that_is_none_is_refused_before_anything_is_sent() {
     }
     let error = lab.runtime.run("asistant", "hi").await.unwrap_err();
     assert_eq!(
-        (error.code(), error.field("agent_id")),
+        (error.code(), error.context("agent_id")),
         (codes::USER_AGENT_NOT_FOUND, Some(&json!("asistant")))
     );
     assert!(error.message().contains("\"asistant\""), "{error}");
     // A near match.
-    assert!(error.hint_text().unwrap().contains("assistant"), "{error}");
+    assert!(error.hint().unwrap().contains("assistant"), "{error}");
     let request = aplomb::RunRequest::new("asistant", "hi");
     assert_eq!(
         lab.runtime.run_detailed(request.clone()).await.unwrap_err().code(),

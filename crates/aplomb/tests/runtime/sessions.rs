@@ -162,9 +162,9 @@ fn timed_out(outcome: &Outcome, requests: usize) {
     assert_eq!(outcome.log.len(), requests);
     let result = outcome.result();
     assert_eq!((result.stop_reason, &result.final_output), (StopReason::Timeout, &None));
-    assert_eq!(outcome.field("limit_ms"), 700);
+    assert_eq!(outcome.context("limit_ms"), 700);
     assert!(
-        outcome.field("where").is_string() && outcome.field("setting").is_string(),
+        outcome.context("where").is_string() && outcome.context("setting").is_string(),
         "{}",
         outcome.error()
     );
@@ -229,7 +229,7 @@ async fn a_run_ends_by_its_deadline_in_a_tool_that_waits_and_in_one_that_blocks_
         let setup = Setup::new(always(calls(&[("probe", json!({}))]))).tool("probe", probe.clone());
         let outcome = setup.start().await.run(hi().timeout(LIMIT)).await;
         timed_out(&outcome, 1);
-        assert!(outcome.field("where").as_str().unwrap().contains("probe"), "{}", outcome.error());
+        assert!(outcome.context("where").as_str().unwrap().contains("probe"), "{}", outcome.error());
         assert_eq!((probe.calls().len(), outcome.events_of(names::TOOL_CANCELLED).len()), (1, 1));
     }
     drop(release);
@@ -241,8 +241,8 @@ async fn a_wait_that_would_end_after_the_deadline_is_not_begun() {
     let setup = Setup::new(always(throttle)).build(|builder| builder.host(SystemHost));
     let outcome = setup.start().await.run(hi().timeout(LIMIT)).await;
     outcome.fails("llm.rate_limit", "rate_limit", NO_RETRY).permanently(false);
-    assert_eq!(outcome.field("retry_after_ms"), 5_000);
-    assert!(outcome.field("resume_at").is_u64());
+    assert_eq!(outcome.context("retry_after_ms"), 5_000);
+    assert!(outcome.context("resume_at").is_u64());
     // 0.5 s and 1 s fit into 3.4 s; another 2 s do not.
     let lab = Lab::new(always(status(503))).await;
     let outcome = lab.run(hi().timeout(Duration::from_millis(3_400))).await;
@@ -258,7 +258,7 @@ async fn a_deadline_after_a_retry_keeps_the_failure_as_its_cause() {
     assert_eq!((outcome.error().code(), outcome.log.len()), (codes::EXECUTION_TIMEOUT, 2));
     let cause = std::error::Error::source(outcome.error()).expect("the last failure is the cause");
     assert!(cause.to_string().contains("503"), "{cause}");
-    assert!(outcome.error().attempt_log()[0].text.contains("503"));
+    assert!(outcome.error().attempts()[0].text.contains("503"));
 }
 
 // ---- Cancellation.
@@ -267,7 +267,7 @@ async fn a_deadline_after_a_retry_keeps_the_failure_as_its_cause() {
 fn cancelled(outcome: &Outcome, requests: usize) {
     assert_eq!(outcome.error().code(), codes::EXECUTION_CANCELLED, "{}", outcome.error());
     assert!(!outcome.error().retryable());
-    assert_eq!((outcome.field("by"), outcome.log.len()), (json!("operator"), requests));
+    assert_eq!((outcome.context("by"), outcome.log.len()), (json!("operator"), requests));
     if let Some(result) = &outcome.result {
         assert_eq!((result.stop_reason, &result.final_output), (StopReason::Cancelled, &None));
     }
@@ -331,7 +331,7 @@ async fn a_run_in_a_back_off_of_thirty_real_seconds_is_cancelled_at_once() {
         let outcome = cancelled_when(&lab, mode, || lab.events.has(names::RETRY_DECIDED)).await;
         cancelled(&outcome, 1);
         // What had failed by then is in the error.
-        assert_eq!(outcome.error().attempt_log()[0].reason, "rate_limit");
+        assert_eq!(outcome.error().attempts()[0].reason, "rate_limit");
         assert!(outcome.waits()[0] >= 30_000);
         assert_eq!(lab.requests(), 1);
     }
@@ -385,8 +385,8 @@ async fn the_attempt_that_a_deadline_or_a_cancellation_cut_short_is_in_the_error
     let script = || once([status(503), with_fault(text("no"), json!("silence"))]);
     let lab = Lab::new(script()).await;
     let outcome = lab.run(hi().timeout(Duration::from_millis(2_000))).await;
-    assert_eq!((outcome.log.len(), outcome.error().attempt_log().len()), (2, 2), "{}", outcome.error());
+    assert_eq!((outcome.log.len(), outcome.error().attempts().len()), (2, 2), "{}", outcome.error());
     let lab = Lab::new(script()).await;
     let outcome = cancelled_when(&lab, Mode::Plain, || lab.requests() == 2).await;
-    assert_eq!((outcome.log.len(), outcome.error().attempt_log().len()), (2, 2), "{}", outcome.error());
+    assert_eq!((outcome.log.len(), outcome.error().attempts().len()), (2, 2), "{}", outcome.error());
 }

@@ -261,8 +261,8 @@ impl Outcome {
     }
 
     /// A field of the error's context.
-    pub(crate) fn field(&self, name: &str) -> Value {
-        self.error().field(name).cloned().unwrap_or_default()
+    pub(crate) fn context(&self, name: &str) -> Value {
+        self.error().context(name).cloned().unwrap_or_default()
     }
 
     pub(crate) fn events_of(&self, name: EventName) -> Vec<&Event> {
@@ -300,7 +300,7 @@ impl Outcome {
         }
         self.check_requests(waits);
         // Requests on the wire = attempts in the error, and the error says what was waited for.
-        let attempts = error.attempt_log();
+        let attempts = error.attempts();
         assert_eq!(attempts.len(), self.log.len(), "{attempts:?}");
         let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.number as usize).collect();
         assert_eq!(numbers, (1..=self.log.len()).collect::<Vec<_>>());
