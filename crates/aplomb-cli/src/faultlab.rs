@@ -1,16 +1,17 @@
 //! `aplomb faultlab`: serves a script until it is interrupted.
 
-use aplomb::{Error, codes};
+use aplomb::{Cancellation, Error, codes};
 use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server;
 
 use crate::args::FaultlabArguments;
-use crate::exit::{self, Signals};
-use crate::{output, render};
+use crate::output::Output;
+use crate::signals::Signals;
+use crate::{exit, output, render};
 
 pub(crate) async fn faultlab(arguments: FaultlabArguments) -> u8 {
     match serve(arguments).await {
-        Ok(()) => exit::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             output::talk(format_args!("{}", render::failure(&error)));
             exit::of(&error)
@@ -18,9 +19,10 @@ pub(crate) async fn faultlab(arguments: FaultlabArguments) -> u8 {
     }
 }
 
-async fn serve(arguments: FaultlabArguments) -> Result<(), Error> {
-    let file = arguments.script.display();
-    let text = std::fs::read_to_string(&arguments.script).map_err(|error| {
+async fn serve(arguments: FaultlabArguments) -> Result<u8, Error> {
+    let FaultlabArguments { script, port, control_port } = arguments;
+    let file = script.display();
+    let text = std::fs::read_to_string(&script).map_err(|error| {
         Error::new(codes::USER_INVALID_INPUT, format!("cannot read {file}: {error}"))
             .with_foreign_cause(error)
     })?;
@@ -28,13 +30,14 @@ async fn serve(arguments: FaultlabArguments) -> Result<(), Error> {
         Error::new(codes::USER_INVALID_INPUT, format!("{file}: {error}")).with_foreign_cause(error)
     })?;
     let cannot_listen = |error| {
-        Error::new(codes::EXECUTION_ERROR, format!("cannot listen: {error}")).with_foreign_cause(error)
+        let message = format!("cannot listen on port {port} or control port {control_port}: {error}");
+        Error::new(codes::EXECUTION_ERROR, message).with_foreign_cause(error)
     };
-    let mut signals = Signals::listen().map_err(cannot_listen)?;
-    let server =
-        server::serve(script, arguments.port, arguments.control_port).await.map_err(cannot_listen)?;
-    let (base, control) = (server.base_url(), server.control_addr());
-    let _reader_left = output::data(format_args!("listening on {base} (control http://{control})\n"));
-    signals.next().await;
-    Ok(())
+    let interrupted = Cancellation::new();
+    let signals = Signals::listen(interrupted.clone()).map_err(cannot_listen)?;
+    let server = server::serve(script, port, control_port).await.map_err(cannot_listen)?;
+    let output = Output::start(|| {});
+    output.data(format!("listening on {} (control http://{})\n", server.base_url(), server.control_addr()));
+    interrupted.cancelled().await;
+    Ok(signals.exit_code().unwrap_or(exit::SUCCESS))
 }

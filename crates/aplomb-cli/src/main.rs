@@ -6,6 +6,7 @@ mod faultlab;
 mod output;
 mod render;
 mod run;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -2,8 +2,7 @@
 
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aplomb::config::Config;
@@ -14,69 +13,86 @@ use aplomb::{
 use serde_json::{Value, json};
 
 use crate::args::{Format, RunArguments};
-use crate::exit::{self, Signals};
-use crate::output::{data, talk};
+use crate::exit;
+use crate::output::{Output, for_terminal, talk};
 use crate::render::{self, DIM, WARN};
+use crate::signals::Signals;
+
+/// How long an interrupted run waits for a reader of its output.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(arguments: RunArguments) -> u8 {
     let terminal = io::stdout().is_terminal();
     let format = arguments.format.unwrap_or(if terminal { Format::Text } else { Format::Events });
-    match carry_out(arguments, format, terminal).await {
-        Ok(code) => code,
+    let cancellation = Cancellation::new();
+    let reader_left = cancellation.clone();
+    let output = Arc::new(Output::start(move || reader_left.cancel("the reader of the output")));
+    let signals = match Signals::listen(cancellation.clone()) {
+        Ok(signals) => signals,
+        Err(error) => {
+            talk(format_args!("error: cannot listen for signals: {error}"));
+            return exit::FAILED;
+        }
+    };
+    let code = match carry_out(arguments, format, terminal, &output, cancellation).await {
+        Ok(result) => end_of(&result, &signals),
         Err(error) => {
             if format == Format::Json {
-                let _reader_left = data(format_args!("{:#}\n", json!({"error_details": error.details()})));
+                output.data(format!("{:#}\n", json!({"error_details": error.details()})));
             }
-            talk(format_args!("{}", render::failure(&error)));
+            output.talk(render::failure(&error));
             exit::of(&error)
+        }
+    };
+    signals.nothing_to_cancel();
+    let patience = signals.exit_code().map(|_| PATIENCE);
+    match output.finish(patience) {
+        Ok(()) => code,
+        Err(error) => {
+            talk(format_args!("error: cannot write to standard output: {error}"));
+            exit::FAILED
         }
     }
 }
 
-async fn carry_out(arguments: RunArguments, format: Format, terminal: bool) -> Result<u8, Error> {
+async fn carry_out(
+    arguments: RunArguments,
+    format: Format,
+    terminal: bool,
+    output: &Arc<Output>,
+    cancellation: Cancellation,
+) -> Result<RunResult, Error> {
     let config = Config::from_file(&arguments.config)?;
     let agent_id = match arguments.agent {
         Some(agent) => agent,
         None => only_agent(&config)?,
     };
-    let cancellation = Cancellation::new();
     let builder = Runtime::builder(config);
     let runtime = match format {
-        Format::Text => builder.subscriber(Progress::new(terminal)),
-        Format::Events => builder.subscriber(EventLines::new(cancellation.clone())),
+        Format::Text => builder.subscriber(Progress::new(terminal, output.clone())),
+        Format::Events => builder.subscriber(EventLines(output.clone())),
         Format::Json => builder,
     }
     .build()?;
     let input = read_input(arguments.input, arguments.input_file.as_deref())?;
-    let mut request = RunRequest::new(agent_id, input).cancellation(cancellation.clone());
+    let mut request = RunRequest::new(agent_id, input).cancellation(cancellation);
     request.session_id = arguments.session_id;
     request.run_id = arguments.run_id;
     request.timeout = arguments.timeout_ms.map(Duration::from_millis);
-    let mut signals = Signals::listen().map_err(|error| {
-        Error::new(codes::EXECUTION_ERROR, format!("cannot listen for signals: {error}"))
-            .with_foreign_cause(error)
-    })?;
-    let run = runtime.run_detailed(request);
-    tokio::pin!(run);
-    let mut signal = None;
-    let result = loop {
-        tokio::select! {
-            result = &mut run => break result?,
-            next = signals.next() => match signal.replace(next) {
-                None => cancellation.cancel(next.name()),
-                // The second one is for those who cannot wait.
-                Some(_) => std::process::exit(next.exit_code().into()),
-            },
-        }
-    };
-    let code = match (&signal, result.stop_reason) {
-        (_, StopReason::Completed) => exit::SUCCESS,
-        (Some(signal), StopReason::Cancelled) => signal.exit_code(),
-        (None, StopReason::Cancelled) => return Ok(exit::SUCCESS), // The reader of the output has left.
+    let result = runtime.run_detailed(request).await?;
+    show(&result, format, terminal, output);
+    Ok(result)
+}
+
+/// The exit code of a run.
+fn end_of(result: &RunResult, signals: &Signals) -> u8 {
+    match (result.stop_reason, signals.exit_code()) {
+        (StopReason::Completed, _) => exit::SUCCESS,
+        (StopReason::Cancelled, Some(code)) => code,
+        // The reader of the output has left, which is quiet.
+        (StopReason::Cancelled, None) => exit::SUCCESS,
         _ => exit::FAILED,
-    };
-    show(&result, format, terminal);
-    Ok(code)
+    }
 }
 
 fn only_agent(config: &Config) -> Result<String, Error> {
@@ -101,6 +117,9 @@ fn read_input(text: Option<String>, file: Option<&Path>) -> Result<String, Error
             std::fs::read_to_string(file).map_err(|error| unreadable(&file.display().to_string(), error))
         }
         _ => {
+            if io::stdin().is_terminal() {
+                talk(format_args!("{DIM}reading the input; end it with Ctrl-D{DIM:#}"));
+            }
             let mut text = String::new();
             io::stdin().read_to_string(&mut text).map_err(|error| unreadable("standard input", error))?;
             Ok(text)
@@ -108,46 +127,52 @@ fn read_input(text: Option<String>, file: Option<&Path>) -> Result<String, Error
     }
 }
 
-fn show(result: &RunResult, format: Format, terminal: bool) {
-    let _reader_left = match format {
-        Format::Json => data(format_args!("{}\n", serde_json::to_string_pretty(result).unwrap_or_default())),
+fn show(result: &RunResult, format: Format, terminal: bool, output: &Output) {
+    match (format, &result.final_output) {
+        (Format::Json, _) => {
+            output.data(format!("{}\n", serde_json::to_string_pretty(result).unwrap_or_default()));
+        }
         // On a terminal the answer has been printed as it came.
-        Format::Text if terminal => data(format_args!("\n")),
-        Format::Text => match &result.final_output {
-            Some(output) => data(format_args!("{output}\n")),
-            None => Ok(()),
-        },
-        Format::Events => Ok(()),
-    };
+        (Format::Text, Some(text)) if !terminal => output.data(format!("{text}\n")),
+        _ => {}
+    }
     if let Some(details) = &result.error_details {
-        talk(format_args!("{}", render::failure(&Error::from(details.clone()))));
+        let error = Error::from(details.clone());
+        // A reader that left knows.
+        if error.context("by") != Some(&json!("the reader of the output")) {
+            output.talk(render::failure(&error));
+        }
     }
 }
 
 /// Shows what happens in lines of talk, and on a terminal the answer as it comes.
 struct Progress {
     terminal: bool,
+    output: Arc<Output>,
     /// Whether the cursor is at the end of a piece of the answer.
     midway: Mutex<bool>,
 }
 
 impl Progress {
-    fn new(terminal: bool) -> Progress {
-        Progress { terminal, midway: Mutex::new(false) }
-    }
-
-    fn line(&self, line: std::fmt::Arguments<'_>) {
-        let mut midway = self.midway.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if std::mem::take(&mut *midway) {
-            let _reader_left = data(format_args!("\n"));
-        }
-        talk(line);
+    fn new(terminal: bool, output: Arc<Output>) -> Progress {
+        Progress { terminal, output, midway: Mutex::new(false) }
     }
 
     fn piece(&self, text: &str) {
-        let mut midway = self.midway.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *midway = !text.ends_with('\n');
-        let _reader_left = data(format_args!("{text}"));
+        *self.midway.lock().unwrap_or_else(PoisonError::into_inner) = !text.ends_with('\n');
+        self.output.data(for_terminal(text));
+    }
+
+    /// Brings the cursor to the beginning of a line.
+    fn end_piece(&self) {
+        if std::mem::take(&mut *self.midway.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.output.data("\n".to_owned());
+        }
+    }
+
+    fn line(&self, line: String) {
+        self.end_piece();
+        self.output.talk(line);
     }
 }
 
@@ -160,41 +185,30 @@ impl Subscriber for Progress {
         let text = |field: &str| event.payload.get(field).and_then(Value::as_str).unwrap_or_default();
         let json = |field: &str| event.payload.get(field).map(Value::to_string).unwrap_or_default();
         if let Some(retry) = Retry::of(event) {
-            self.line(format_args!("{WARN}{retry}{WARN:#}"));
+            self.line(format!("{WARN}{retry}{WARN:#}"));
         } else if event.name == names::LLM_DELTA && self.terminal && text("kind") == "text" {
             self.piece(text("text"));
         } else if event.name == names::LLM_RESTARTED {
-            self.line(format_args!("{WARN}the answer begins anew; what stands above is void{WARN:#}"));
+            self.line(format!("{WARN}the answer begins anew; what stands above is void{WARN:#}"));
         } else if event.name == names::TOOL_CALLED {
-            self.line(format_args!("{DIM}{} {}{DIM:#}", text("tool_id"), json("params")));
+            self.line(format!("{DIM}{} {}{DIM:#}", text("tool_id"), json("params")));
         } else if event.name == names::TOOL_SUCCEEDED {
-            self.line(format_args!("{DIM}{} → {}{DIM:#}", text("tool_id"), json("result")));
+            self.line(format!("{DIM}{} → {}{DIM:#}", text("tool_id"), json("result")));
         } else if event.name == names::TOOL_FAILED {
-            self.line(format_args!("{WARN}{} failed: {}{WARN:#}", text("tool_id"), text("error")));
+            self.line(format!("{WARN}{} failed: {}{WARN:#}", text("tool_id"), text("error")));
+        } else if event.name == names::SESSION_RUN_COMPLETED {
+            self.end_piece();
         }
     }
 }
 
 /// Prints every event as a line of JSON. Answers are printed when they are whole, so that nothing printed is void.
-struct EventLines {
-    cancellation: Cancellation,
-    reader_left: AtomicBool,
-}
-
-impl EventLines {
-    fn new(cancellation: Cancellation) -> EventLines {
-        EventLines { cancellation, reader_left: AtomicBool::new(false) }
-    }
-}
+struct EventLines(Arc<Output>);
 
 impl Subscriber for EventLines {
     fn on_event(&self, event: &Event) {
-        if self.reader_left.load(Ordering::Relaxed) {
-            return;
-        }
-        if serde_json::to_string(event).is_ok_and(|line| data(format_args!("{line}\n")).is_err()) {
-            self.reader_left.store(true, Ordering::Relaxed);
-            self.cancellation.cancel("the reader of the output");
+        if let Ok(line) = serde_json::to_string(event) {
+            self.0.data(format!("{line}\n"));
         }
     }
 }

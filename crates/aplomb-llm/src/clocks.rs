@@ -35,6 +35,9 @@ impl Default for Timeouts {
 /// How long to wait, after the answer is whole, for the counts that may follow it.
 const TRAILER_GRACE: Duration = Duration::from_secs(2);
 
+/// How long to wait, after the stream has said that nothing follows, for its end. A new connection takes longer.
+const END_GRACE: Duration = Duration::from_millis(10);
+
 /// The clocks of one attempt, running since its start.
 #[derive(Debug)]
 pub(crate) struct Clocks {
@@ -77,6 +80,11 @@ impl Clocks {
             _ => (self.limit, self.kind),
         };
         timeout_at(limit, step).await.map_err(|_| kind)
+    }
+
+    /// Waits a moment for the end of a body that is done.
+    pub(crate) async fn wait_for_end<T>(&self, end: impl Future<Output = T>) {
+        let _did_not_come = timeout_at(Instant::now() + END_GRACE, end).await;
     }
 
     /// Since the attempt's start, in ms.

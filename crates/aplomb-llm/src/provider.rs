@@ -9,7 +9,7 @@ use aplomb_core::failure::{Anomaly, Failure, Phase, TransportFault, TransportKin
 use aplomb_core::message::{Delta, Message, Reply, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -17,9 +17,6 @@ use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::mock::MockTransport;
 use crate::transport::{Body, HttpTransport, Request, Response, Transport};
 use crate::wire::openai_chat::{self, Decoder, Parameters};
-
-/// The most bytes of an answer that is not streamed.
-const BODY_LIMIT: usize = 64 * 1024 * 1024;
 
 /// The most bytes that are read of an error.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -69,7 +66,7 @@ pub enum Endpoint {
         /// Sent as a bearer token.
         api_key: Option<SecretString>,
         /// Sent with every request; they win over ours.
-        extra_headers: BTreeMap<String, String>,
+        extra_headers: BTreeMap<String, SecretString>,
         /// Certificates to trust besides the platform's.
         ca_file: Option<PathBuf>,
     },
@@ -209,18 +206,19 @@ impl Model {
         Ok(Request { path: openai_chat::PATH, body: body.into(), stream, run_id: request.run_id.to_owned() })
     }
 
-    /// The failure with whose it is, and without our key, which some providers repeat in their errors.
+    /// The failure with whose it is, and without the secrets that were sent, which some providers repeat.
     fn completed(&self, mut failure: Failure) -> Failure {
         failure.provider.clone_from(&self.config.provider);
         failure.model.clone_from(&self.config.model);
-        if let Endpoint::Http { api_key, extra_headers, .. } = &self.config.endpoint {
-            for secret in api_key
-                .iter()
-                .map(|key| key.expose_secret())
-                .chain(extra_headers.values().map(String::as_str))
-            {
-                failure.remove_secret(secret);
+        match &self.config.endpoint {
+            Endpoint::Http { api_base, api_key, extra_headers, .. } => {
+                failure.endpoint.clone_from(api_base);
+                let values =
+                    api_key.iter().chain(extra_headers.values()).map(|secret| secret.expose_secret());
+                // A header's value is a secret as a whole, and so is what follows its scheme ("Bearer …").
+                failure.seal(values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or_default()]));
             }
+            Endpoint::Mock(_) => failure.seal([]),
         }
         failure
     }
@@ -256,17 +254,22 @@ impl Attempt<'_> {
             let (body, _) = read(&self.clocks, body, ERROR_BODY_LIMIT).await;
             return Err(seen(Box::new(Failure::status(status, &body))));
         }
-        let outcome = if streamed && is_event_stream(&headers) {
-            self.read_stream(body).await
-        } else {
-            self.read_whole(body).await
+        let outcome = match streamed_as(&headers) {
+            Some(true) => self.read_stream(body).await,
+            // Where a stream was asked for, some servers give it without saying so.
+            None if streamed => match peek(&self.clocks, body).await {
+                Ok((begins_like_events, body)) if begins_like_events => self.read_stream(body).await,
+                Ok((_, body)) => self.read_whole(body).await,
+                Err(failure) => Err(failure),
+            },
+            _ => self.read_whole(body).await,
         };
         outcome.map_err(seen)
     }
 
     /// An answer in one piece. Some servers give one although a stream was asked for.
     async fn read_whole(&mut self, body: Body) -> Result<Reply, Box<Failure>> {
-        let (body, failure) = read(&self.clocks, body, BODY_LIMIT).await;
+        let (body, failure) = read(&self.clocks, body, openai_chat::ANSWER_LIMIT).await;
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -281,7 +284,7 @@ impl Attempt<'_> {
 
     async fn read_stream(&mut self, mut body: Body) -> Result<Reply, Box<Failure>> {
         let mut decoder = Decoder::default();
-        let mut began = false;
+        let (mut began, mut whole) = (false, false);
         while !decoder.is_done() {
             let bytes = match self.clocks.wait(body.next()).await {
                 Ok(Some(Ok(bytes))) => bytes,
@@ -304,11 +307,18 @@ impl Attempt<'_> {
             }
             pushed?;
             if decoder.is_terminal() {
-                self.clocks.answer_is_whole();
+                // Once: what follows the whole answer, pings too, does not prolong the wait for more.
+                if !std::mem::replace(&mut whole, true) {
+                    self.clocks.answer_is_whole();
+                }
             } else if !began || !events.is_empty() {
                 self.clocks.progress();
             }
             began = true;
+        }
+        if decoder.is_done() {
+            // The connection can serve the next request only if this body has been read to its end.
+            self.clocks.wait_for_end(body.next()).await;
         }
         decoder.finish()
     }
@@ -319,6 +329,18 @@ impl Attempt<'_> {
             self.delivered = true;
         }
     }
+}
+
+/// Looks at the beginning of a body, and gives the body whole.
+async fn peek(clocks: &Clocks, mut body: Body) -> Result<(bool, Body), Box<Failure>> {
+    let first = match clocks.wait(body.next()).await {
+        Ok(Some(Ok(bytes))) => bytes,
+        Ok(Some(Err(fault))) => return Err(broken(Phase::Body, &fault)),
+        Ok(None) => return Ok((false, body)),
+        Err(limit) => return Err(timed_out(Phase::Body, limit)),
+    };
+    let begins_like_events = [&b"data:"[..], b"event:", b":"].iter().any(|field| first.starts_with(field));
+    Ok((begins_like_events, stream::iter([Ok(first)]).chain(body).boxed()))
 }
 
 /// As much of a body as comes, at most `limit` bytes, and what went wrong with the rest.
@@ -351,7 +373,14 @@ fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
     Box::new(Failure::transport(phase, limit, &text))
 }
 
-fn is_event_stream(headers: &HeaderMap) -> bool {
+/// Whether the head says that the body is a stream of events; `None` where it says neither that nor another thing that
+/// can be an answer or an error.
+fn streamed_as(headers: &HeaderMap) -> Option<bool> {
     let content_type = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+    let content_type = content_type.unwrap_or_default().trim_start().to_ascii_lowercase();
+    if content_type.starts_with("text/event-stream") {
+        return Some(true);
+    }
+    let is_document = content_type.starts_with("application/json") || content_type.starts_with("text/html");
+    is_document.then_some(false)
 }

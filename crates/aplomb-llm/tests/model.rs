@@ -104,9 +104,24 @@ fn each_clock_names_itself() {
 }
 
 #[test]
-fn a_key_that_a_provider_repeats_is_not_in_the_failure() {
-    let mut failure = Failure::status(401, br#"{"error":{"message":"wrong key my-own-key"}}"#)
-        .with_headers([("x-request-id", "my-own-key")]);
-    failure.remove_secret("my-own-key");
-    assert!(!serde_json::to_string(&failure).unwrap().contains("my-own-key"), "{failure:?}");
+fn pings_after_a_whole_answer_do_not_hold_it_back() {
+    // The answer with its end, and then comments for ever; the script's own faults never send the end.
+    let answer = json!({"message": {"text": "ok"}});
+    let model =
+        model(json!([{"reply": answer, "fault": {"pings_after_end": {"every_ms": 100}}}]), |config| {
+            config.stream = StreamMode::Always;
+        });
+    assert_eq!(ask(&model, None).unwrap().reply.message.to_text(), "ok");
+}
+
+#[test]
+fn a_stream_is_known_under_another_name() {
+    let event = json!({"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]});
+    let reply = json!({"http": {
+        "status": 200,
+        "headers": {"content-type": "text/plain"},
+        "body": format!("data: {event}\n\ndata: [DONE]\n\n"),
+    }});
+    let model = model(json!([{ "reply": reply }]), |config| config.stream = StreamMode::Always);
+    assert_eq!(ask(&model, None).unwrap().reply.message.to_text(), "ok");
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use aplomb_core::failure::{Anomaly, Failure, Reason, classify};
+use aplomb_core::failure::{Anomaly, Failure, classify};
 use aplomb_core::message::{
     Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
 };
@@ -170,13 +170,31 @@ fn a_200_that_is_no_answer_is_a_failure_of_its_kind() {
 }
 
 #[test]
-fn a_finish_reason_that_stands_for_an_error_makes_no_success_of_what_came_before() {
-    let body = completion(&json!({"content": "half an ans"}), json!("insufficient_system_resource"));
-    let verdict = classify(&decoded(&body).unwrap_err());
-    assert_eq!((verdict.reason, verdict.retryable), (Reason::Overloaded, true));
+fn only_a_finish_reason_that_is_known_to_be_a_good_one_makes_a_success() {
+    let whole = |word: &str| decoded(&completion(&json!({"content": "half an ans"}), json!(word)));
     let text = delta(&json!({"content": "half an ans"}));
-    let verdict = classify(&stream(&[&text, &finish("error"), DONE]).unwrap_err());
-    assert_eq!((verdict.reason, verdict.retryable), (Reason::StreamInterrupted, true));
+    let in_pieces = |word: &str| stream(&[&text, &finish(word), DONE]);
+    for word in ["stop", "eos", "end_turn", "length"] {
+        assert!(whole(word).is_ok() && in_pieces(word).is_ok(), "{word}");
+    }
+    for (word, anomaly, retryable) in [
+        ("insufficient_system_resource", Anomaly::BrokenOff, true),
+        ("error", Anomaly::BrokenOff, true),
+        ("surprise", Anomaly::UnknownEnd, false),
+        // The model waits for the results of calls that are not there.
+        ("tool_calls", Anomaly::Empty, true),
+        // These say that it has not ended.
+        ("", Anomaly::NoTerminalEvent, true),
+        ("null", Anomaly::NoTerminalEvent, true),
+    ] {
+        for failure in [whole(word).unwrap_err(), in_pieces(word).unwrap_err()] {
+            assert_eq!(
+                (failure.anomaly, classify(&failure).retryable),
+                (Some(anomaly), retryable),
+                "{word:?}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -246,6 +264,49 @@ fn parallel_tool_calls_in_fragments_are_put_together_each_by_its_index() {
     ])
     .unwrap();
     assert_eq!(reply.message.content, [call("call_a", "{\"a\":1}"), call("call_b", "{\"b\":2}")]);
+}
+
+#[test]
+fn calls_that_share_an_index_or_have_none_are_told_apart_by_their_ids() {
+    let of = |index: Value, id: &str, arguments: &str| {
+        delta(
+            &json!({"tool_calls": [{"index": index, "id": id, "function": {"name": "calc", "arguments": arguments}}]}),
+        )
+    };
+    for index in [json!(0), Value::Null] {
+        let parts = [
+            of(index.clone(), "call_a", "{\"a\":"),
+            of(index.clone(), "", "1}"),
+            of(index.clone(), "call_b", "{}"),
+            finish("tool_calls"),
+        ];
+        let reply = stream(&parts.each_ref().map(String::as_str)).unwrap();
+        assert_eq!(reply.message.content, [call("call_a", "{\"a\":1}"), call("call_b", "{}")], "{index}");
+    }
+}
+
+#[test]
+fn what_follows_a_whole_answer_takes_it_back_only_by_saying_so() {
+    let text = delta(&json!({"content": "ok"}));
+    assert!(stream(&[&text, &finish("stop"), "data: oops\n\n", DONE]).is_ok());
+    let error = "data: {\"error\":{\"message\":\"no\"}}\n\n";
+    assert!(stream(&[&text, &finish("stop"), error]).is_err());
+}
+
+#[test]
+fn an_odd_count_spoils_no_answer() {
+    for (usage, input) in [
+        (json!({"prompt_tokens": 1.0, "completion_tokens": -1}), Some(1)),
+        (json!({"prompt_tokens": "many"}), Some(0)),
+        (json!("none"), None),
+    ] {
+        let mut body = completion(&json!({"content": "ok"}), json!("stop"));
+        body["usage"] = usage.clone();
+        assert_eq!(decoded(&body).unwrap().usage.map(|usage| usage.input), input, "{usage}");
+        let event = format!("data: {}\n\n", json!({"choices": [], "usage": usage}));
+        let text = delta(&json!({"content": "ok"}));
+        assert!(stream(&[&text, &finish("stop"), &event]).is_ok());
+    }
 }
 
 #[test]

@@ -273,6 +273,7 @@ impl Sim {
                 .time_limit_ms
                 .map(|limit_ms| TimeLimit { limit_ms, setting: "timeout".to_owned() }),
             remembers: self.history.is_some(),
+            cancelled_by: None,
             watched: true,
         }
     }

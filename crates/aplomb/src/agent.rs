@@ -70,7 +70,7 @@ fn model_config(llm: &LlmConfig) -> Result<ModelConfig, Error> {
         _ => Endpoint::Http {
             api_base: llm.api_base.clone().unwrap_or_default(),
             api_key: llm.api_key_env.as_deref().map(api_key).transpose()?,
-            extra_headers: llm.extra_headers.clone(),
+            extra_headers: llm.extra_headers.secret(),
             ca_file: llm.ca_file.clone(),
         },
     };
@@ -103,8 +103,9 @@ fn api_key(variable: &str) -> Result<SecretString, Error> {
         return Ok(SecretString::from(key.trim().to_owned()));
     }
     // Whoever puts the key itself here must not find it in a log: only what looks like a variable's name is repeated.
-    let looks_like_a_name =
-        variable.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let looks_like_a_name = variable.starts_with(|first: char| first.is_ascii_uppercase())
+        && variable.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+        && variable.contains('_');
     let error = if looks_like_a_name && redact::text(variable) == variable {
         Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
             .with_hint(format!("export {variable}=…"))

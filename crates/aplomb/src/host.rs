@@ -15,7 +15,7 @@ pub trait Host: Send + Sync + 'static {
     /// Wall time, in ms of Unix time.
     fn wall_ms(&self) -> u64;
 
-    /// A draw that nobody can foresee.
+    /// A draw, for spreading waits and for naming runs; not for secrets.
     fn entropy(&self) -> u64;
 
     /// Waits.

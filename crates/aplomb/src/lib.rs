@@ -11,7 +11,7 @@
 //! # }
 //! ```
 //!
-//! [`Runtime::exec`] is the same for callers who own the retries themselves, [`Runtime::run_stream`] for those who want
+//! [`Runtime::exec`] is the same with a few more retries and a hook to see them by, [`Runtime::run_stream`] for those who want
 //! to watch, [`Runtime::run_detailed`] for those who want everything.
 
 mod agent;

@@ -18,7 +18,13 @@ impl Buffer {
         sessions.entry(session_id.to_owned()).or_default().clone()
     }
 
-    pub(crate) fn forget(&self, session_id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session_id);
+    /// Forgets a conversation; false if a run of it is under way.
+    pub(crate) fn forget(&self, session_id: &str) -> bool {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = sessions.get(session_id).is_none_or(|conversation| conversation.try_lock().is_ok());
+        if is_free {
+            sessions.remove(session_id);
+        }
+        is_free
     }
 }

@@ -137,10 +137,14 @@ impl Cancellation {
         self.token.cancel();
     }
 
-    /// Waits until it is used, and says by whom.
-    pub(crate) async fn cancelled(&self) -> String {
+    /// By whom it was used, once it was.
+    pub(crate) fn cancelled_by(&self) -> Option<String> {
+        self.token.is_cancelled().then(|| self.by.get().cloned().unwrap_or_default())
+    }
+
+    /// Waits until it is used.
+    pub async fn cancelled(&self) {
         self.token.cancelled().await;
-        self.by.get().cloned().unwrap_or_default()
     }
 }
 

@@ -28,8 +28,10 @@ pub trait Subscriber: Send + Sync + 'static {
     /// Something happened.
     fn on_event(&self, event: &Event);
 
-    /// Whether it wants the model's answers piece by piece, as they come. Otherwise an answer's `llm.delta`s follow when
-    /// its call is done, a whole block each: what nobody has seen a piece of can be restarted in silence.
+    /// Whether it wants the model's answers piece by piece, as they come.
+    ///
+    /// Where nobody who watches a run does, an answer's `llm.delta`s follow when its call is done, a whole block each:
+    /// what nobody has seen a piece of can be restarted in silence. Where somebody does, all who watch get the pieces.
     fn wants_deltas(&self) -> bool {
         false
     }
@@ -83,12 +85,14 @@ impl RuntimeBuilder {
     ///
     /// `config.*` where an agent could not work.
     pub fn build(self) -> Result<Runtime, Error> {
+        // A config that was put together in code has not been checked yet.
+        self.config.check("config")?;
         let mut agents = BTreeMap::new();
-        for agent in &self.config.agents {
+        for (index, agent) in self.config.agents.iter().enumerate() {
             let own = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
             let own = own.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone()));
             let built =
-                Agent::new(agent, own).map_err(|error| error.with_context("agent_id", agent.id.as_str()))?;
+                Agent::new(agent, own).map_err(|error| error.with_place(&format!("agents[{index}]")))?;
             agents.insert(agent.id.clone(), built);
         }
         if let Some((agent_id, tool_id, _)) =
@@ -165,10 +169,17 @@ impl Runtime {
     }
 
     /// Forgets a session's conversation.
-    pub fn close_session(&self, session_id: &str) {
-        for memory in self.0.agents.values().filter_map(|agent| agent.memory.as_ref()) {
-            memory.forget(session_id);
+    ///
+    /// # Errors
+    ///
+    /// `session.error` while a run of the session is under way.
+    pub fn close_session(&self, session_id: &str) -> Result<(), Error> {
+        let memories = self.0.agents.values().filter_map(|agent| agent.memory.as_ref());
+        if memories.map(|memory| memory.forget(session_id)).any(|forgotten| !forgotten) {
+            let message = format!("a run of session {session_id:?} is under way");
+            return Err(Error::new(codes::SESSION_ERROR, message).with_hint("cancel it, or wait for its end"));
         }
+        Ok(())
     }
 
     /// The run, not begun.
@@ -188,6 +199,11 @@ impl Runtime {
         };
         let host = &self.0.host;
         let made_up = || new_id(&**host);
+        for (field, id) in [("run_id", &run_id), ("session_id", &session_id)] {
+            if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
+                return Err(Error::new(codes::USER_INVALID_INPUT, format!("{field} is empty")));
+            }
+        }
         let identity = Identity {
             run_id: run_id.unwrap_or_else(made_up),
             session_id: session_id.unwrap_or_else(made_up),
@@ -208,6 +224,7 @@ impl Runtime {
                 setting: "timeout".to_owned(),
             }),
             remembers: agent.memory.is_some(),
+            cancelled_by: cancellation.cancelled_by(),
             watched: publisher.is_watched(),
         };
         let driver = Driver {

@@ -242,3 +242,67 @@ fn a_signal_cancels_the_run_and_is_its_exit_code() {
 fn spawn(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
+
+#[test]
+fn a_paused_reader_holds_up_neither_the_deadline_nor_a_signal() {
+    // More than a pipe holds, again and again, and nobody reads.
+    let long = "long ".repeat(100_000);
+    let call =
+        json!({"reply": {"message": {"text": long, "tool_calls": [{"name": "nosuch", "arguments": {}}]}}});
+    let config = config(json!([call]));
+    let mut child =
+        spawn(aplomb().args(["run", config.path().to_str().unwrap(), "--input", "hi", "--format", "events"]));
+    // Held open and not read.
+    let stdout = child.stdout.take().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ended = child.wait().unwrap().code();
+    drop(stdout);
+    let mut talk = String::new();
+    stderr.read_to_string(&mut talk).unwrap();
+    // Whether it was still running or waited for its reader: the signal ended it.
+    assert_eq!(ended, Some(130), "{talk}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_not_a_success() {
+    let config = config(json!([says("hello")]));
+    for format in ["text", "json", "events"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = aplomb();
+        command.args(["run", config.path().to_str().unwrap(), "--input", "hi", "--format", format]);
+        let run = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let stderr = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(3), "{format}: {stderr}");
+        assert!(stderr.contains("cannot write to standard output"), "{format}: {stderr}");
+    }
+}
+
+#[test]
+fn an_answer_goes_into_a_pipe_as_it_is() {
+    let config = config(json!([says("a\u{1b}[31mred")]));
+    let run = run(config.path().to_str().unwrap(), &["--input", "hi", "--format", "text"]);
+    assert_eq!(run.stdout, "a\u{1b}[31mred\n");
+}
+
+#[test]
+fn a_config_error_does_not_repeat_a_value_that_may_be_a_credential() {
+    let secret = "Authorization: Bearer s3cret-token-123";
+    let llm = json!({"provider": "openai_compatible", "model": "m", "api_base": "http://127.0.0.1:9/v1"});
+    for (field, value) in [
+        ("extra_headers", json!(secret)),
+        ("api_base", json!("http://user:s3cret-token-123@127.0.0.1:9/v1")),
+        ("api_key_env", json!("s3cret-token-123")),
+        ("extra_headers", json!({"authorization": "${SECRET_TOKEN}"})),
+    ] {
+        let mut llm = llm.clone();
+        llm[field] = value;
+        let config = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": llm}]}).to_string());
+        let run = run(config.path().to_str().unwrap(), &["--input", "hi"]);
+        assert_eq!(run.code, Some(2), "{}", run.stderr);
+        assert!(!run.stderr.contains("s3cret") && run.stderr.contains(field), "{}", run.stderr);
+    }
+}

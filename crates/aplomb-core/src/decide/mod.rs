@@ -43,7 +43,7 @@ pub enum Action {
     Stop {
         /// How the error puts it.
         outcome: Outcome,
-        /// The wait that was too long to sit out, where the provider stated one. Sending earlier is pointless.
+        /// The wait that the provider stated, if it did. Sending earlier is pointless.
         resume_after_ms: Option<u64>,
     },
 }
@@ -57,6 +57,8 @@ pub enum Outcome {
     Permanent,
     /// It failed after as many attempts as were to be had.
     AfterAttempts,
+    /// The run is out of time, which is its own failure; this one is the cause.
+    OutOfTime,
 }
 
 /// When a decision is made, and what decides between equals.
@@ -94,7 +96,7 @@ pub fn decide(verdict: &Verdict, ledger: &Ledger, policy: &Policy, moment: Momen
         return stop(Outcome::Permanent, "cancelled");
     }
     if moment.deadline.is_some_and(|deadline| moment.at >= deadline) {
-        return stop(Outcome::AfterAttempts, "deadline.passed");
+        return stop(Outcome::OutOfTime, "deadline.passed");
     }
     // 4. What cannot pass. Before step 3, which would call it "failed after N attempts" where it is the last one.
     if !verdict.retryable && verdict.reason != Reason::Unknown {
@@ -163,16 +165,16 @@ fn send(
     if floor_ms > policy.max_inline_wait_ms {
         return Err("wait.too_long");
     }
-    let left_ms = moment.deadline.map(|deadline| deadline.saturating_sub(moment.at));
-    if left_ms.is_some_and(|left| floor_ms > left) {
+    let left_ms = moment.deadline.map_or(u64::MAX, |deadline| deadline.saturating_sub(moment.at));
+    if floor_ms > left_ms {
         return Err("wait.past_deadline");
     }
-    // The spread keeps many callers that got the same hint apart. It only ever adds, and never a miss of the deadline.
+    // The spread keeps many callers that got the same hint apart. It only ever adds, and it leaves time to send.
     let spread_ms = match policy.transport.jitter {
         Jitter::None => 0,
-        _ => backoff::uniform(for_hint, (hint_ms / 10).min(1_000)),
+        _ => (hint_ms / 10).min(1_000).min(left_ms.saturating_sub(hint_ms.saturating_add(1))),
     };
-    let delay_ms = layer_ms.max(hint_ms.saturating_add(spread_ms)).min(left_ms.unwrap_or(u64::MAX));
+    let delay_ms = layer_ms.max(hint_ms.saturating_add(backoff::uniform(for_hint, spread_ms)));
     let (rule, delay_source) = match hint {
         Some(hint) if hint_ms >= layer_ms => (layer.rule(), hint.source.as_str()),
         _ => (layer.rule(), "backoff"),

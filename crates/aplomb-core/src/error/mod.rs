@@ -129,6 +129,12 @@ impl Error {
         self.with(|inner| inner.hint = Some(hint))
     }
 
+    /// Puts a place before the message: `PLACE: message`.
+    #[must_use]
+    pub fn with_place(self, place: &str) -> Error {
+        self.with(|inner| inner.message = format!("{place}: {}", inner.message))
+    }
+
     /// Adds a context field, or replaces it.
     #[must_use]
     pub fn with_context(self, field: &str, value: impl Into<Value>) -> Error {

@@ -67,6 +67,8 @@ pub enum TransportKind {
     IdleTimeout,
     /// The whole attempt took longer than `llm.timeouts.attempt_ms`.
     AttemptTimeout,
+    /// What answers there does not speak HTTP.
+    NotHttp,
     /// The request itself could not be built or written as HTTP.
     Request,
     /// Something else.
@@ -105,6 +107,10 @@ pub enum Anomaly {
     MalformedEvent,
     /// A line, an event or the whole answer is larger than the limit.
     TooLarge,
+    /// The provider says, in the place of a regular end, that it broke off.
+    BrokenOff,
+    /// The answer ended for a reason that nobody knows, so that it may be whole or not.
+    UnknownEnd,
     /// The provider's filter stopped the answer.
     Filtered,
     /// The model refused.
@@ -161,6 +167,9 @@ pub struct Failure {
     pub provider: String,
     /// The model that was asked.
     pub model: String,
+    /// Where the request went: the API's base.
+    #[serde(default)]
+    pub endpoint: String,
     /// How far the request had got.
     pub phase: Phase,
     /// The HTTP status, once there was one.
@@ -172,7 +181,8 @@ pub struct Failure {
     pub request_id: Option<String>,
     /// The provider's own error fields.
     pub provider_error: ProviderError,
-    /// The body, or the event that broke the stream: redacted, at most [`BODY_LIMIT`] bytes.
+    /// The body, or the event that broke the stream, redacted. At most [`BODY_LIMIT`] bytes once it is
+    /// [sealed](Failure::seal).
     pub body: String,
     /// What the network did.
     pub transport: Option<TransportFault>,
@@ -188,6 +198,7 @@ impl Failure {
         Failure {
             provider: String::new(),
             model: String::new(),
+            endpoint: String::new(),
             phase,
             status: None,
             headers: BTreeMap::new(),
@@ -224,7 +235,8 @@ impl Failure {
                 *text = redact::text(text);
             }
         }
-        self.body = redact::text(&excerpt(body, BODY_LIMIT));
+        // More than is kept in the end, so that no secret is cut in two before it is found.
+        self.body = redact::text(&excerpt(body, 2 * BODY_LIMIT));
         self
     }
 
@@ -233,22 +245,26 @@ impl Failure {
     pub fn with_headers<'a>(mut self, headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Failure {
         for (name, value) in headers {
             let name = name.to_ascii_lowercase();
-            if self.request_id.is_none() && REQUEST_ID_HEADERS.contains(&name.as_str()) {
-                self.request_id = Some(redact::text(value));
-            }
             if keep_header(&name) {
                 self.headers.insert(name, redact::text(value));
             }
         }
+        self.request_id = REQUEST_ID_HEADERS.iter().find_map(|name| self.headers.get(*name)).cloned();
         self
     }
 
-    /// Removes a secret that has no telling form. Very short words are left: they would take the text apart.
-    pub fn remove_secret(&mut self, secret: &str) {
+    /// Removes the secrets that were sent, which have no telling form, and cuts the body to its length.
+    ///
+    /// Very short secrets are left: they would take the text apart.
+    pub fn seal<'a>(&mut self, secrets: impl IntoIterator<Item = &'a str>) {
         const SHORTEST: usize = 6;
-        if secret.len() < SHORTEST {
-            return;
+        for secret in secrets.into_iter().filter(|secret| secret.len() >= SHORTEST) {
+            self.remove(secret);
         }
+        self.body = excerpt(self.body.as_bytes(), BODY_LIMIT);
+    }
+
+    fn remove(&mut self, secret: &str) {
         let ProviderError { code, kind, param, message } = &mut self.provider_error;
         let texts = [&mut self.body]
             .into_iter()
@@ -273,6 +289,7 @@ impl Failure {
     }
 }
 
+/// The best first: a proxy's own name for the request helps least.
 const REQUEST_ID_HEADERS: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "cf-ray"];
 
 /// Whether a response header is kept in a failure: those about waiting, limits, identity and content, and no others,
@@ -289,7 +306,12 @@ pub fn keep_header(lower_case_name: &str) -> bool {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(fault) = &self.transport {
-            return f.write_str(&fault.text);
+            f.write_str(&fault.text)?;
+            // Who did not answer is half of what there is to say.
+            return match self.phase {
+                Phase::Connect if !self.endpoint.is_empty() => write!(f, " ({})", self.endpoint),
+                _ => Ok(()),
+            };
         }
         if let Some(anomaly) = self.anomaly {
             f.write_str(match anomaly {
@@ -302,6 +324,8 @@ impl fmt::Display for Failure {
                 Anomaly::MalformedBody => "the body is not what the protocol promises",
                 Anomaly::MalformedEvent => "an event of the stream is not what the protocol promises",
                 Anomaly::TooLarge => "the answer is larger than the limit",
+                Anomaly::BrokenOff => "the provider broke the answer off",
+                Anomaly::UnknownEnd => "the answer ended for an unknown reason",
                 Anomaly::Filtered => "the provider's content filter stopped the answer",
                 Anomaly::Refused => "the model refused",
             })?;
@@ -363,6 +387,26 @@ mod tests {
         assert!(failure.headers.contains_key("retry-after"));
         assert!(failure.headers.contains_key("x-ratelimit-remaining-requests"));
         assert!(!failure.headers.contains_key("set-cookie"));
+    }
+
+    #[test]
+    fn a_secret_that_was_sent_is_nowhere_in_a_sealed_failure() {
+        let body = format!(
+            r#"{{"error":{{"message":"wrong key my-own-key","code":"my-own-key"}}}}{}my-own-key"#,
+            " ".repeat(8_130)
+        );
+        let mut failure = Failure::status(401, body.as_bytes())
+            .with_headers([("x-request-id", "my-own-key"), ("cf-ray", "ray")]);
+        failure.seal(["my-own-key"]);
+        let written = serde_json::to_string(&failure).unwrap();
+        assert!(!written.contains("my-own"), "{written}");
+        assert!(failure.body.len() <= BODY_LIMIT);
+    }
+
+    #[test]
+    fn the_providers_own_request_id_is_preferred_to_a_proxys() {
+        let failure = Failure::status(500, b"").with_headers([("cf-ray", "ray"), ("x-request-id", "req_1")]);
+        assert_eq!(failure.request_id.as_deref(), Some("req_1"));
     }
 
     #[test]

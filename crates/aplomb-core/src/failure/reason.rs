@@ -43,7 +43,7 @@ reasons! {
     /// No connection, or one that broke before the answer began.
     Connection, "connection", Some("check the network, a proxy, and llm.api_base");
     /// A time limit passed.
-    Timeout, "timeout", Some("raise the time limit that the message names, or ask for less");
+    Timeout, "timeout", Some("raise the time limit, or ask for less");
     /// An answer that had begun broke off.
     StreamInterrupted, "stream_interrupted", Some("the connection broke while the model was answering");
     /// The provider answered, and nothing usable came.
@@ -59,7 +59,7 @@ reasons! {
     /// The credential is good, but does not allow this.
     Permission, "permission", Some("the API key may not do this; check its project and rights");
     /// The provider does not accept the request.
-    InvalidRequest, "invalid_request", Some("check the model's parameters");
+    InvalidRequest, "invalid_request", Some("check llm.api_base, llm.model and the parameters");
     /// There is no such model, or not for this key.
     ModelNotFound, "model_not_found", Some("check llm.model");
     /// A filter, or the model itself, refused.

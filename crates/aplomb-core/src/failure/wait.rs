@@ -43,7 +43,9 @@ impl Wait {
     /// The wait that a failure states; the more precise header first. Garbage and negative numbers state nothing.
     pub fn of(failure: &Failure) -> Option<Wait> {
         let header = |name: &str| failure.headers.get(name).map(|value| value.trim());
-        if let Some(delay_ms) = header("retry-after-ms").and_then(|value| number(value, 1.0)) {
+        // "0" and a date in the past are no wait: the back-off of the layer applies.
+        let precise = header("retry-after-ms").and_then(|value| number(value, 1.0)).filter(|ms| *ms > 0);
+        if let Some(delay_ms) = precise {
             return Some(Wait { delay_ms, source: WaitSource::RetryAfterMs });
         }
         let value = header("retry-after")?;
@@ -53,7 +55,6 @@ impl Wait {
         } else {
             until(value, failure)?
         };
-        // "0" and a date in the past are no wait: the back-off of the layer applies.
         (delay_ms > 0).then_some(Wait { delay_ms, source: WaitSource::RetryAfter })
     }
 }
@@ -93,7 +94,9 @@ mod tests {
     #[test]
     fn the_millisecond_header_wins_over_the_seconds() {
         assert_eq!(wait(&[("retry-after-ms", "1500"), ("retry-after", "9")]), Some(1500));
-        assert_eq!(wait(&[("retry-after-ms", "soon"), ("retry-after", "9")]), Some(9000));
+        for nothing in ["soon", "0", "-5"] {
+            assert_eq!(wait(&[("retry-after-ms", nothing), ("retry-after", "9")]), Some(9000), "{nothing}");
+        }
     }
 
     #[test]

@@ -161,6 +161,14 @@ impl Message {
             .collect()
     }
 
+    /// The tool calls, in order, to be changed.
+    pub fn tool_calls_mut(&mut self) -> impl Iterator<Item = &mut ToolCall> {
+        self.content.iter_mut().filter_map(|block| match block {
+            Block::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
     /// The tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.content.iter().filter_map(|block| match block {

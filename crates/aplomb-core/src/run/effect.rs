@@ -69,6 +69,8 @@ pub struct RunStart {
     pub time_limit: Option<TimeLimit>,
     /// Whether the session's earlier turns belong to the conversation, and this one to it.
     pub remembers: bool,
+    /// Who cancelled the run before it began, so that it ends where it begins.
+    pub cancelled_by: Option<String>,
     /// Whether anybody watches. Otherwise nothing is announced, which spares what it takes to put it into words.
     pub watched: bool,
 }
@@ -120,6 +122,13 @@ pub enum Input {
         /// The result.
         result: Value,
     },
+    /// A [`Effect::CallTool`] was not carried out: the tool does not take these arguments.
+    ToolRefused {
+        /// The effect.
+        effect: EffectId,
+        /// Why.
+        error: ErrorDetails,
+    },
     /// A [`Effect::CallTool`] failed.
     ToolFailed {
         /// The effect.
@@ -155,6 +164,7 @@ impl Input {
             Input::ModelReplied { .. } => "model_replied",
             Input::ModelFailed { .. } => "model_failed",
             Input::ToolReturned { .. } => "tool_returned",
+            Input::ToolRefused { .. } => "tool_refused",
             Input::ToolFailed { .. } => "tool_failed",
             Input::EffectPanicked { .. } => "effect_panicked",
             Input::TimerFired { .. } => "timer_fired",
@@ -170,6 +180,7 @@ impl Input {
             | Input::ModelReplied { effect, .. }
             | Input::ModelFailed { effect, .. }
             | Input::ToolReturned { effect, .. }
+            | Input::ToolRefused { effect, .. }
             | Input::ToolFailed { effect, .. }
             | Input::EffectPanicked { effect, .. }
             | Input::TimerFired { effect } => Some(*effect),
@@ -179,7 +190,6 @@ impl Input {
 
 /// What the machine asks of a driver. The effects of one answer happen in order.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum Effect {
     /// Get the session for this run alone. It is released when the run is over.
     AcquireSession {

@@ -1,5 +1,6 @@
 //! The machine: turns inputs into records and effects. Total, and pure.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
 use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide};
 use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
 use crate::failure::{Failure, Reason, Verdict, classify};
-use crate::message::{FinishReason, Role, ToolCall};
+use crate::message::{FinishReason, Reply, Role, ToolCall};
 use crate::record::{Fact, Record};
 use crate::tool::ToolSpec;
 
@@ -104,10 +105,11 @@ impl Turn<'_> {
                 }
                 self.fail(Error::from(error));
             }
-            Input::ModelReplied { effect, reply, first_delta_ms } => {
+            Input::ModelReplied { effect, mut reply, first_delta_ms } => {
                 if !self.awaits_reply(effect) {
                     return false;
                 }
+                self.name_calls(&mut reply);
                 let usage = reply.usage;
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
                 self.announce_reply(usage);
@@ -131,6 +133,13 @@ impl Turn<'_> {
                 };
                 self.announce_tool_result(&call, &result);
                 self.record(Fact::ToolReturned { effect, result });
+                self.advance_after_batch();
+            }
+            Input::ToolRefused { effect, error } => {
+                let Some(call) = self.awaits_tool(effect) else {
+                    return false;
+                };
+                self.refuse_tool(effect, &call, Error::from(error));
                 self.advance_after_batch();
             }
             Input::ToolFailed { effect, error } => {
@@ -171,7 +180,8 @@ impl Turn<'_> {
         if self.state.opening.is_some() {
             return false;
         }
-        let RunStart { identity, wall_ms, entry, messages, time_limit, remembers, watched } = start;
+        let RunStart { identity, wall_ms, entry, messages, time_limit, remembers, cancelled_by, watched } =
+            start;
         let EffectId(first) = self.state.next_effect();
         let timer = time_limit.as_ref().map(|limit| (EffectId(first), limit.limit_ms));
         let session = remembers.then_some(EffectId(first + 1));
@@ -187,6 +197,10 @@ impl Turn<'_> {
             watched,
         });
         self.announce_start();
+        if let Some(by) = cancelled_by {
+            self.cancel(&by);
+            return true;
+        }
         if let Some((effect, at)) = timer {
             self.effects.push(Effect::SetTimer { effect, at, ordered_wait: false });
         }
@@ -274,12 +288,10 @@ impl Turn<'_> {
 
     /// The call has failed for good, and the run with it.
     fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
-        let error = self.call_error(failure, verdict, decision);
-        self.announce_call_failed(&error);
-        if decision.rule == "deadline.passed" {
-            return self.time_out();
+        match decision.action {
+            Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            _ => self.fail(self.call_error(failure, verdict, decision)),
         }
-        self.fail(error);
     }
 
     fn call_error(&self, failure: &Failure, verdict: &Verdict, decision: &Decision) -> Error {
@@ -289,14 +301,18 @@ impl Turn<'_> {
         };
         let how = match (outcome, attempts.len()) {
             (Outcome::Permanent, _) => "failed permanently".to_owned(),
-            (Outcome::AfterAttempts, 1) => "failed after 1 attempt".to_owned(),
-            (Outcome::AfterAttempts, count) => format!("failed after {count} attempts"),
+            (_, 1) => "failed after 1 attempt".to_owned(),
+            (_, count) => format!("failed after {count} attempts"),
         };
         let seen = attempts.last().map(|attempt| attempt.error()).unwrap_or_default();
         let mut error =
             Error::new(verdict.code(), format!("{}/{} {how}: {seen}", self.agent.provider, self.agent.model))
                 .with_context("provider", self.agent.provider.as_str())
                 .with_context("model", self.agent.model.as_str())
+                .with_context(
+                    "endpoint",
+                    Some(failure.endpoint.as_str()).filter(|endpoint| !endpoint.is_empty()),
+                )
                 .with_context("reason", verdict.reason.as_str())
                 .with_context("status", failure.status)
                 .with_context("request_id", failure.request_id.as_deref())
@@ -304,9 +320,9 @@ impl Turn<'_> {
                 .with_attempts(attempts);
         let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
         if let Some(setting) = setting {
-            error = error.with_context("setting", setting);
-        }
-        if let Some(hint) = verdict.reason.hint() {
+            error =
+                error.with_context("setting", setting).with_hint(format!("raise {setting}, or ask for less"));
+        } else if let Some(hint) = verdict.reason.hint() {
             error = error.with_hint(hint);
         }
         if let (Some(wait_ms), Some(opening)) = (resume_after_ms, &self.state.opening) {
@@ -324,11 +340,7 @@ impl Turn<'_> {
             self.announce_tool_call(&call);
             match self.arguments_of(&call) {
                 Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-                Err(error) => {
-                    let error = self.tool_error(error, &call);
-                    self.announce_tool_failed(&call, &error);
-                    self.record(Fact::ToolRefused { effect, error: error.details() });
-                }
+                Err(error) => self.refuse_tool(effect, &call, error),
             }
         }
     }
@@ -375,10 +387,28 @@ impl Turn<'_> {
         self.record(Fact::ToolFailed { effect, error: error.details() });
     }
 
+    fn refuse_tool(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
+        let error = self.tool_error(error, call);
+        self.announce_tool_failed(call, &error);
+        self.record(Fact::ToolRefused { effect, error: error.details() });
+    }
+
     fn tool_error(&self, error: Error, call: &ToolCall) -> Error {
         self.identified(error)
             .or_context("tool_id", call.name.as_str())
             .or_context("tool_name", call.name.as_str())
+    }
+
+    /// Gives a name to the tool calls that the provider gave none, or one that another call has: a result could not be
+    /// told whose it is. The transcript only grows, so the name is unique in it.
+    fn name_calls(&self, reply: &mut Reply) {
+        let mut taken = BTreeSet::new();
+        for (index, call) in reply.message.tool_calls_mut().enumerate() {
+            if call.id.is_empty() || !taken.insert(call.id.clone()) {
+                call.id = format!("call_{}_{index}", self.state.transcript.len());
+                taken.insert(call.id.clone());
+            }
+        }
     }
 
     fn advance_after_batch(&mut self) {
@@ -406,7 +436,7 @@ impl Turn<'_> {
                 limit.limit_ms, limit.setting
             ),
         )
-        .with_hint(format!("raise {}, or ask for less", limit.setting))
+        .with_hint(format!("raise the run's {}, or ask for less", limit.setting))
         .with_context("limit_ms", limit.limit_ms)
         .with_context("where", place)
         .with_context("setting", limit.setting)
@@ -463,6 +493,9 @@ impl Turn<'_> {
     }
 
     fn finish(&mut self, stop_reason: StopReason, output: Option<String>, error: Option<Error>) {
+        if let (Some(_), Some(error)) = (&self.state.call, &error) {
+            self.announce_call_failed(error);
+        }
         self.abort_all();
         let remembers = self.state.opening.as_ref().is_some_and(|opening| opening.remembers);
         if stop_reason == StopReason::Completed && remembers {

@@ -304,6 +304,6 @@ pub(super) fn action_name(action: &Action) -> &'static str {
     match action {
         Action::Send { .. } => "retry",
         Action::Stop { outcome: Outcome::Permanent, .. } => "failed permanently",
-        Action::Stop { outcome: Outcome::AfterAttempts, .. } => "stop",
+        Action::Stop { outcome: Outcome::AfterAttempts | Outcome::OutOfTime, .. } => "stop",
     }
 }

@@ -73,6 +73,10 @@ fn stream(
             events.truncate(*after_events);
             End::Repeat { bytes: Bytes::from_static(PING), every: Duration::from_millis(*every_ms) }
         }
+        Some(Fault::PingsAfterEnd { every_ms }) => {
+            events.extend(terminal);
+            End::Repeat { bytes: Bytes::from_static(PING), every: Duration::from_millis(*every_ms) }
+        }
         Some(Fault::Stall { after_events }) => {
             events.truncate(*after_events);
             End::Silence
@@ -92,16 +96,20 @@ fn plain(body: Bytes, unfinished: Bytes, fault: Option<&Fault>) -> (Framing, Vec
         Some(Fault::Stall { .. }) => half(body, End::Silence),
         Some(Fault::EndWithoutTerminal { .. }) => all(unfinished),
         Some(Fault::ErrorEvent { body, .. }) => all(Bytes::from(verbatim_or_json(body))),
-        Some(Fault::Pings { every_ms, .. }) => {
-            let every = Duration::from_millis(*every_ms);
-            (Framing::Chunked, Vec::new(), End::Repeat { bytes: Bytes::from_static(b" "), every })
-        }
+        Some(Fault::Pings { every_ms, .. }) => spaces_after(Bytes::new(), *every_ms),
+        Some(Fault::PingsAfterEnd { every_ms }) => spaces_after(body, *every_ms),
         None | Some(Fault::ResetBeforeHeaders | Fault::CloseBeforeHeaders | Fault::Silence) => all(body),
     }
 }
 
 fn all(body: Bytes) -> (Framing, Vec<Part>, End) {
     (Framing::Length(length(&body)), bytes_part(body), End::Clean)
+}
+
+/// White space around a JSON value is none of it: a client cannot tell that the value is whole.
+fn spaces_after(body: Bytes, every_ms: u64) -> (Framing, Vec<Part>, End) {
+    let every = Duration::from_millis(every_ms);
+    (Framing::Chunked, bytes_part(body), End::Repeat { bytes: Bytes::from_static(b" "), every })
 }
 
 /// The whole length announced, half of it sent.

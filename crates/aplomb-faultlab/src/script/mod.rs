@@ -236,6 +236,14 @@ pub enum Fault {
         /// Milliseconds between pings, and before the first; at least 1.
         every_ms: u64,
     },
+    /// The whole answer, and then pings instead of the end of the body, for as long as the client stays.
+    ///
+    /// Streamed: every event but `[DONE]`, then the comments of [`Fault::Pings`]. Plain: the document, then
+    /// spaces.
+    PingsAfterEnd {
+        /// Milliseconds between pings, and before the first; at least 1.
+        every_ms: u64,
+    },
     /// The answer stops and the connection stays open until the client leaves.
     ///
     /// Streamed: `after_events` events. Plain: the headers with the whole `content-length` and half the body.

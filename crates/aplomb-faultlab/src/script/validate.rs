@@ -176,8 +176,14 @@ impl Checker<'_> {
     }
 
     fn fault(&self, fault: &Fault, reply: &Reply) -> Result<(), ScriptError> {
-        if let Fault::Pings { every_ms: 0, .. } = fault {
-            return Err(self.error("fault.pings.every_ms", "expected 1 or more"));
+        match fault {
+            Fault::Pings { every_ms: 0, .. } => {
+                return Err(self.error("fault.pings.every_ms", "expected 1 or more"));
+            }
+            Fault::PingsAfterEnd { every_ms: 0 } => {
+                return Err(self.error("fault.pings_after_end.every_ms", "expected 1 or more"));
+            }
+            _ => {}
         }
         let Reply::Http(http) = reply else { return Ok(()) };
         let (name, needs) = match fault {
@@ -186,6 +192,7 @@ impl Checker<'_> {
             Fault::Cut { .. } if is_empty(http.body.as_ref()) => ("cut", "a body to cut"),
             Fault::Stall { .. } if is_empty(http.body.as_ref()) => ("stall", "a body to stall in"),
             Fault::Pings { .. } if has_no_body(http.status) => ("pings", "a status that can have a body"),
+            Fault::PingsAfterEnd { .. } => ("pings_after_end", "a message that could have an end"),
             _ => return Ok(()),
         };
         Err(self.error(&format!("fault.{name}"), format!("expected a reply with {needs}")))

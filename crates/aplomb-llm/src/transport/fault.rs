@@ -11,7 +11,7 @@ pub(super) fn of(error: reqwest::Error) -> TransportFault {
     // The URL may hold a key, and says nothing that the config does not.
     let error = error.without_url();
     let kind = kind(&error);
-    TransportFault { kind, text: redact::text(&chain_text(&error)) }
+    TransportFault { kind, text: redact::text(&deepest_text(&error)) }
 }
 
 fn kind(error: &reqwest::Error) -> TransportKind {
@@ -55,28 +55,23 @@ fn kind_of_one(error: &(dyn StdError + 'static)) -> Option<TransportKind> {
             _ => None,
         };
     }
-    // hyper says these by text alone: its `is_incomplete_message` cannot be reached through reqwest.
+    // hyper says these by text alone: its own predicates cannot be reached through reqwest.
     let text = error.to_string();
-    if text.starts_with("connection closed before message completed") {
-        return Some(TransportKind::Closed);
-    }
-    if text.starts_with("dns error") {
-        return Some(TransportKind::Dns);
-    }
-    None
+    [
+        ("connection closed before message completed", TransportKind::Closed),
+        ("dns error", TransportKind::Dns),
+        ("invalid HTTP", TransportKind::NotHttp),
+    ]
+    .into_iter()
+    .find(|(words, _)| text.starts_with(words))
+    .map(|(_, kind)| kind)
 }
 
-/// The texts of the chain, each once: a text that the one before it already ends with adds nothing.
-fn chain_text(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        next = error.source();
+/// The text of the deepest cause. Those above it say only which part of the client passed it on.
+fn deepest_text(error: &reqwest::Error) -> String {
+    let mut deepest: &(dyn StdError + 'static) = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
     }
-    text
+    deepest.to_string()
 }

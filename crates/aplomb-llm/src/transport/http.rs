@@ -37,17 +37,24 @@ impl HttpTransport {
     pub fn new(
         api_base: &str,
         api_key: Option<&SecretString>,
-        extra_headers: &BTreeMap<String, String>,
+        extra_headers: &BTreeMap<String, SecretString>,
         connect_timeout: Duration,
         ca_file: Option<&Path>,
     ) -> Result<HttpTransport, Error> {
         let url = reqwest::Url::parse(api_base)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
+            // A password in the address would be in every message that names it.
+            .filter(|url| url.username().is_empty() && url.password().is_none())
             .ok_or_else(|| {
-                invalid("llm.api_base is not an http or https address without a query")
-                    .with_hint("such as https://api.openai.com/v1")
+                invalid("llm.api_base is not an http or https address without user, password and query")
+                    .with_hint(
+                        "such as https://api.openai.com/v1; credentials go into api_key_env or extra_headers",
+                    )
             })?;
+        if url.scheme() == "http" && ca_file.is_some() {
+            return Err(invalid("llm.ca_file has no use where llm.api_base is not https"));
+        }
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(url.scheme() == "https", ca_file)?)
             .retry(reqwest::retry::never())
@@ -88,7 +95,10 @@ impl Transport for HttpTransport {
 }
 
 /// The user's headers win over ours.
-fn headers(api_key: Option<&SecretString>, extra: &BTreeMap<String, String>) -> Result<HeaderMap, Error> {
+fn headers(
+    api_key: Option<&SecretString>,
+    extra: &BTreeMap<String, SecretString>,
+) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(key) = api_key {
@@ -100,7 +110,7 @@ fn headers(api_key: Option<&SecretString>, extra: &BTreeMap<String, String>) -> 
     for (name, value) in extra {
         let refused = || invalid(format!("llm.extra_headers.{name} is not a header"));
         let header = HeaderName::try_from(name).map_err(|_| refused())?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
+        let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| refused())?;
         value.set_sensitive(true);
         headers.insert(header, value);
     }
@@ -131,10 +141,10 @@ fn tls(needed: bool, ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Err
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| {
-        invalid(format!("llm.ca_file {} holds no certificates in PEM form", file.display()))
-            .with_foreign_cause(error)
-    })
+    let refused = || invalid(format!("llm.ca_file {} holds no certificates in PEM form", file.display()));
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates = read.map_err(|error| refused().with_foreign_cause(error))?;
+    if certificates.is_empty() { Err(refused()) } else { Ok(certificates) }
 }
 
 fn invalid(message: impl Into<String>) -> Error {

@@ -8,7 +8,7 @@ use super::{AgentConfig, Config, LlmConfig, Provider};
 use crate::tools::BUILT_IN;
 
 impl Config {
-    pub(super) fn check(&self, name: &str) -> Result<(), Error> {
+    pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
         let at = |path: String, what: String| {
             Error::new(codes::CONFIG_VALIDATION, format!("{name}: {path}: {what}")).with_context("path", path)
         };
@@ -55,6 +55,12 @@ impl AgentConfig {
         )?;
         let mut ids = BTreeSet::new();
         for (index, tool) in self.tools.iter().enumerate() {
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+            if !(1..=64).contains(&tool.id.len()) || !tool.id.bytes().all(is_name) {
+                // Source: OpenAI API reference, `tools[].function.name`.
+                let what = "must be 1 to 64 letters, digits, underscores or dashes";
+                return problem(&format!("tools[{index}].id"), what);
+            }
             if !ids.insert(&tool.id) {
                 return problem(&format!("tools[{index}].id"), format!("{:?} is taken", tool.id));
             }
@@ -84,6 +90,22 @@ impl LlmConfig {
         }
         if self.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
             return problem("llm.temperature", "must be from 0 to 2");
+        }
+        if self.model.trim().is_empty() {
+            return problem("llm.model", "a model needs a name");
+        }
+        let times = &self.timeouts;
+        for (path, limit) in [
+            ("llm.timeout_ms", self.timeout_ms),
+            ("llm.timeouts.connect_ms", times.connect_ms),
+            ("llm.timeouts.first_byte_ms", times.first_byte_ms),
+            ("llm.timeouts.idle_ms", times.idle_ms),
+            ("llm.timeouts.attempt_ms", times.attempt_ms),
+            ("llm.max_tokens", self.max_tokens.map(u64::from)),
+        ] {
+            if limit == Some(0) {
+                return problem(path, "must be at least 1; leave it out for the default");
+            }
         }
         in_range("llm.retry.max_attempts", self.retry.max_attempts, 1..=100, "; use 1 to disable retries")?;
         if !self.retry.backoff_multiplier.is_finite() || self.retry.backoff_multiplier < 1.0 {

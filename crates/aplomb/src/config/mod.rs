@@ -6,14 +6,17 @@
 mod check;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use aplomb_core::decide::{ExecRetry, Restart, SessionRetry, TransportRetry};
+pub use aplomb_core::decide::{ExecRetry, Jitter, Restart, SessionRetry, TransportRetry};
 use aplomb_core::error::{Error, codes};
-use aplomb_faultlab::script::Script;
-use aplomb_llm::StreamMode;
+use aplomb_core::redact;
+pub use aplomb_faultlab::script::Script;
+pub use aplomb_llm::StreamMode;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// A whole document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,13 +139,30 @@ pub struct LlmConfig {
     pub retry: TransportRetry,
     /// Sent with every request; they win over Aplomb's own.
     #[serde(default)]
-    pub extra_headers: BTreeMap<String, String>,
+    pub extra_headers: ExtraHeaders,
     /// Certificates to trust besides the platform's, in PEM form.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// What `mock` answers. Required there, refused elsewhere.
     #[serde(default)]
     pub script: Option<Script>,
+}
+
+/// Headers by name. Their values may be credentials, so they are not shown.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ExtraHeaders(pub BTreeMap<String, String>);
+
+impl fmt::Debug for ExtraHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl ExtraHeaders {
+    pub(crate) fn secret(&self) -> BTreeMap<String, SecretString> {
+        self.0.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone()))).collect()
+    }
 }
 
 /// Who serves a model.
@@ -264,19 +284,21 @@ impl Config {
     /// As [`from_file`](Config::from_file).
     pub fn from_json(text: &str, name: &str) -> Result<Config, Error> {
         // First as any JSON, so that a broken document is told from one that does not fit.
-        if let Err(error) = serde_json::from_str::<Map<String, Value>>(text) {
+        let document = serde_json::from_str::<Value>(text).map_err(|error| {
             let place = format!("{name}:{}:{}", error.line(), error.column());
-            return Err(Error::new(
-                codes::CONFIG_LOAD,
-                format!("{place}: not valid JSON: {}", without_place(&error)),
-            )
-            .with_foreign_cause(error));
+            let message = format!("{place}: not valid JSON: {}", what_is_wrong(&error));
+            Error::new(codes::CONFIG_LOAD, message).with_foreign_cause(error)
+        })?;
+        if let Some(path) = placeholder(&document, "") {
+            let message = format!("{name}: {path}: ${{…}} is not replaced from the environment yet");
+            return Err(Error::new(codes::CONFIG_VALIDATION, message)
+                .with_hint("write the value; a key goes into api_key_env"));
         }
         let mut json = serde_json::Deserializer::from_str(text);
         let config: Config = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let (path, inner) = (error.path().to_string(), error.into_inner());
             let place = format!("{name}:{}:{}", inner.line(), inner.column());
-            Error::new(codes::CONFIG_VALIDATION, format!("{place}: {path}: {}", without_place(&inner)))
+            Error::new(codes::CONFIG_VALIDATION, format!("{place}: {path}: {}", what_is_wrong(&inner)))
                 .with_hint("docs/spec/runtime.md lists the keys")
                 .with_context("path", path)
         })?;
@@ -285,11 +307,28 @@ impl Config {
     }
 }
 
-/// The message of a JSON error without its place, which ours gives in another form.
-fn without_place(error: &serde_json::Error) -> String {
+/// The message of a JSON error without its place, which ours gives in another form, and without the value that does not
+/// fit, which may be a credential in the wrong place.
+fn what_is_wrong(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
-        None => text,
+    let text = text.rfind(" at line ").and_then(|end| text.get(..end)).unwrap_or(&text);
+    match (text.split_once("string \""), text.rsplit_once("\", expected")) {
+        (Some((before, _)), Some((_, expected))) => format!("{before}string, expected{expected}"),
+        _ => redact::text(text),
+    }
+}
+
+/// Where a document holds the beginning of a `${VARIABLE}`.
+fn placeholder(value: &Value, path: &str) -> Option<String> {
+    match value {
+        Value::String(text) => text.contains("${").then(|| path.to_owned()),
+        Value::Array(items) => {
+            (0..).zip(items).find_map(|(index, item)| placeholder(item, &format!("{path}[{index}]")))
+        }
+        Value::Object(fields) => fields.iter().find_map(|(key, field)| {
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            placeholder(field, &path)
+        }),
+        _ => None,
     }
 }

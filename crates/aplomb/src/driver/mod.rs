@@ -73,6 +73,10 @@ impl Driver {
                 }
             }
             input = self.next_input(&mut in_flight).await;
+            // Nothing new is begun after a cancellation, whatever else arrived with it.
+            if let Some(by) = self.cancellation.cancelled_by() {
+                input = Input::Cancelled { by };
+            }
         }
     }
 
@@ -104,7 +108,6 @@ impl Driver {
             Effect::Abort { effect } => in_flight.abort(effect),
             Effect::Emit { name, payload } => self.publisher.publish(name, payload),
             Effect::Finish(finished) => return Some(*finished),
-            _ => {}
         }
         None
     }
@@ -121,12 +124,16 @@ impl Driver {
             };
             tokio::select! {
                 biased;
-                by = self.cancellation.cancelled() => return Input::Cancelled { by },
+                // Work comes first, so that what has been asked for is begun: a request that was counted is sent.
                 Some(done) = in_flight.work.next(), if !in_flight.work.is_empty() => {
                     // Nobody waits for what was aborted.
                     if let Ok(input) = done {
                         return input;
                     }
+                }
+                () = self.cancellation.cancelled() => {
+                    let by = self.cancellation.cancelled_by().unwrap_or_default();
+                    return Input::Cancelled { by };
                 }
                 () = timer_is_due => {
                     if let Some(((at, effect), _)) = timer {
@@ -212,12 +219,20 @@ impl Driver {
     ) -> impl Future<Output = Input> + Send + 'static {
         let context = ToolContext::new(identity, &call, self.clock.wall_ms());
         let tools = self.tools.clone();
-        let called = async move { tools.call(&call.name, arguments, context).await };
+        let called = async move {
+            // Arguments that do not fit are no call at all.
+            if let Err(error) = tools.check(&call.name, &arguments) {
+                return Input::ToolRefused { effect, error: error.details() };
+            }
+            match tools.call(&call.name, arguments, context).await {
+                Ok(result) => Input::ToolReturned { effect, result },
+                Err(error) => Input::ToolFailed { effect, error: error.details() },
+            }
+        };
         let task = AbortOnDropHandle::new(tokio::spawn(called));
         async move {
             match task.await {
-                Ok(Ok(result)) => Input::ToolReturned { effect, result },
-                Ok(Err(error)) => Input::ToolFailed { effect, error: error.details() },
+                Ok(input) => input,
                 Err(joined) => {
                     let message = match joined.try_into_panic() {
                         Ok(panic) => panic_message(&*panic),

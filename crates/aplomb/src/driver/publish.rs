@@ -18,6 +18,7 @@ pub(crate) struct Publisher {
     pub(crate) clock: Arc<RunClock>,
     pub(crate) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(crate) stream: Option<ChunkQueue>,
+    wants_deltas: bool,
     sequence: u64,
     /// The first delta of the call under way: what a restart voids.
     first_delta: Option<u64>,
@@ -30,7 +31,11 @@ impl Publisher {
         subscribers: Vec<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
     ) -> Publisher {
-        Publisher { identity, clock, subscribers, stream, sequence: 0, first_delta: None }
+        let wants_deltas = stream.is_some()
+            || subscribers.iter().any(|subscriber| {
+                catch_unwind(AssertUnwindSafe(|| subscriber.wants_deltas())).unwrap_or_default()
+            });
+        Publisher { identity, clock, subscribers, stream, wants_deltas, sequence: 0, first_delta: None }
     }
 
     pub(crate) fn is_watched(&self) -> bool {
@@ -101,10 +106,7 @@ impl SharedPublisher {
 
     /// Whether anybody takes an answer piece by piece, as it comes.
     pub(crate) fn wants_deltas(&self) -> bool {
-        self.with(|publisher| {
-            publisher.stream.is_some()
-                || publisher.subscribers.iter().any(|subscriber| subscriber.wants_deltas())
-        })
+        self.with(|publisher| publisher.wants_deltas)
     }
 
     /// Takes the deltas of one attempt. A restart is announced just before its first delta, so that a call that fails

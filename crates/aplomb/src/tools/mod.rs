@@ -4,6 +4,7 @@ mod calc;
 mod current_time;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use aplomb_core::error::{Error, codes};
@@ -76,7 +77,10 @@ struct Entry {
 impl Toolbox {
     /// Adds a tool.
     pub(crate) fn add(&mut self, id: &str, tool: Arc<dyn Tool>) -> Result<(), Error> {
-        let (description, parameters) = (tool.description().to_owned(), tool.parameters());
+        let described = catch_unwind(AssertUnwindSafe(|| (tool.description().to_owned(), tool.parameters())));
+        let (description, parameters) = described.map_err(|_| {
+            Error::new(codes::PLUGIN_ERROR, format!("tool {id:?} panicked when it was asked for its schema"))
+        })?;
         let arguments = jsonschema::validator_for(&parameters).map_err(|error| {
             Error::new(
                 codes::PLUGIN_CONFIG,
@@ -95,27 +99,34 @@ impl Toolbox {
         self.0.values().map(|entry| entry.spec.clone()).collect()
     }
 
-    /// Runs a tool, if the arguments fit its schema.
+    /// Whether a tool takes these arguments.
+    pub(crate) fn check(&self, id: &str, arguments: &Value) -> Result<(), Error> {
+        let problems = self.entry(id)?.arguments.iter_errors(arguments);
+        let problems = problems.map(|error| match error.instance_path().as_str() {
+            "" => error.to_string(),
+            path => format!("{path}: {error}"),
+        });
+        let problems: Vec<_> = problems.collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let message = format!("the arguments of {id} do not fit its schema: {}", problems.join("; "));
+        Err(Error::new(codes::TOOL_VALIDATION, message))
+    }
+
+    /// Runs a tool.
     pub(crate) async fn call(
         &self,
         id: &str,
         arguments: Value,
         context: ToolContext,
     ) -> Result<Value, Error> {
-        let Some(entry) = self.0.get(id) else {
-            return Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {id:?}")));
-        };
-        let problems =
-            entry.arguments.iter_errors(&arguments).map(|error| match error.instance_path().as_str() {
-                "" => error.to_string(),
-                path => format!("{path}: {error}"),
-            });
-        let problems: Vec<_> = problems.collect();
-        if !problems.is_empty() {
-            let message = format!("the arguments of {id} do not fit its schema: {}", problems.join("; "));
-            return Err(Error::new(codes::TOOL_VALIDATION, message));
-        }
-        entry.tool.call(arguments, context).await
+        self.entry(id)?.tool.call(arguments, context).await
+    }
+
+    fn entry(&self, id: &str) -> Result<&Entry, Error> {
+        let unknown = || Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {id:?}"));
+        self.0.get(id).ok_or_else(unknown)
     }
 }
 

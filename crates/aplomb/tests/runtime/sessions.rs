@@ -110,7 +110,7 @@ async fn a_closed_session_is_forgotten_and_others_are_not() {
     for session in ["s", "t"] {
         lab.run(turn(session, "one")).await.gives("ok", NO_RETRY);
     }
-    lab.runtime.close_session("s");
+    lab.runtime.close_session("s").unwrap();
     assert_eq!(said(&lab.run(turn("s", "two")).await.log[0]), pairs(&[("user", "two")]));
     assert_eq!(said(&lab.run(turn("t", "two")).await.log[0]).len(), 3);
 }

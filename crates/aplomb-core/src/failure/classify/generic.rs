@@ -44,7 +44,7 @@ const TRANSPORT: Rule = Rule {
         let broken =
             if failure.phase == Phase::Connect { Reason::Connection } else { Reason::StreamInterrupted };
         Some(match fault.kind {
-            TransportKind::Certificate => Opinion::forbid(Reason::Connection),
+            TransportKind::Certificate | TransportKind::NotHttp => Opinion::forbid(Reason::Connection),
             TransportKind::Request => Opinion::forbid(Reason::InvalidRequest),
             TransportKind::Dns | TransportKind::Refused | TransportKind::Connect => {
                 Opinion::retry(Reason::Connection)
@@ -54,7 +54,9 @@ const TRANSPORT: Rule = Rule {
             | TransportKind::FirstByteTimeout
             | TransportKind::IdleTimeout
             | TransportKind::AttemptTimeout => Opinion::retry(Reason::Timeout),
-            TransportKind::Other if fault.text.is_empty() => return None,
+            // An answer that had begun has broken off, whatever did it. Before that, a fault that nobody knows is
+            // unknown.
+            TransportKind::Other if fault.text.is_empty() || failure.phase == Phase::Connect => return None,
             TransportKind::Other => Opinion::retry(broken),
         })
     },
@@ -64,14 +66,18 @@ const SHAPE: Rule = Rule {
     id: "generic.shape",
     look: |failure| {
         Some(match failure.anomaly? {
-            Anomaly::NoTerminalEvent | Anomaly::MalformedEvent => Opinion::retry(Reason::StreamInterrupted),
+            Anomaly::NoTerminalEvent | Anomaly::MalformedEvent | Anomaly::BrokenOff => {
+                Opinion::retry(Reason::StreamInterrupted)
+            }
             Anomaly::Empty => Opinion::retry(Reason::EmptyResponse),
             Anomaly::EmptyAtTokenLimit => Opinion::forbid(Reason::EmptyResponse),
             // A page instead of an API stays one; a body that is not there at all may come next time.
             Anomaly::MalformedBody if failure.body.trim().is_empty() => {
                 Opinion::retry(Reason::MalformedResponse)
             }
-            Anomaly::MalformedBody | Anomaly::TooLarge => Opinion::forbid(Reason::MalformedResponse),
+            Anomaly::MalformedBody | Anomaly::TooLarge | Anomaly::UnknownEnd => {
+                Opinion::forbid(Reason::MalformedResponse)
+            }
             Anomaly::Filtered | Anomaly::Refused => Opinion::forbid(Reason::ContentFilter),
             // What the error says is for other rules.
             Anomaly::Error => return None,

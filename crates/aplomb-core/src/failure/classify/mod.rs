@@ -19,7 +19,7 @@ pub struct Verdict {
     pub reason: Reason,
     /// May the very same request succeed when sent again to the same place, perhaps after a wait?
     pub retryable: bool,
-    /// How long the provider asked us to wait.
+    /// How long the provider asked us to wait, whatever the failure is.
     pub wait: Option<Wait>,
     /// The id of the rule that decided.
     pub rule: String,
@@ -75,7 +75,7 @@ pub fn classify(failure: &Failure) -> Verdict {
     if retryable && failure.headers.get("x-should-retry").is_some_and(|value| value.trim() == "false") {
         (retryable, rule) = (false, "generic.x_should_retry");
     }
-    Verdict { reason, retryable, wait: retryable.then(|| Wait::of(failure)).flatten(), rule: rule.to_owned() }
+    Verdict { reason, retryable, wait: Wait::of(failure), rule: rule.to_owned() }
 }
 
 #[cfg(test)]

@@ -53,9 +53,6 @@ const CODE: Rule = Rule {
             "content_filter" | "content_policy_violation" => Opinion::forbid(Reason::ContentFilter),
             "rate_limit_exceeded" => Opinion::retry(Reason::RateLimit),
             "server_error" => Opinion::retry(Reason::ServerError),
-            // Finish reasons of DeepSeek and OpenRouter that stand for an error.
-            "insufficient_system_resource" => Opinion::retry(Reason::Overloaded),
-            "error" => Opinion::retry(Reason::StreamInterrupted),
             "invalid_image" | "invalid_base64_image" | "image_parse_error" => {
                 Opinion::forbid(Reason::InvalidImage)
             }

@@ -18,7 +18,7 @@ pub fn decode_body(body: &[u8]) -> (Result<Reply, Box<Failure>>, Option<TokenUsa
     let Ok(mut completion) = serde_json::from_slice::<Completion>(body) else {
         return (Err(fail(Anomaly::MalformedBody)), None);
     };
-    let usage = completion.usage.take().map(TokenUsage::from);
+    let usage = completion.usage.take().as_ref().and_then(token_usage);
     (completion.into_reply(usage, fail), usage)
 }
 
@@ -37,15 +37,15 @@ impl Completion {
         if message.refusal.as_ref().is_some_and(|refusal| !refusal.is_empty()) {
             return Err(fail(Anomaly::Refused));
         }
-        let finish = choice.finish_reason.ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
-        usable(Reply { message: message.into_message(), finish: finish_reason(&finish), usage }, Phase::Body)
+        let finish = finish_reason(choice.finish_reason).ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
+        usable(Reply { message: message.into_message(), finish, usage }, Phase::Body)
     }
 }
 
 #[derive(Deserialize)]
 struct Completion {
     choices: Option<Vec<Choice>>,
-    usage: Option<Usage>,
+    usage: Option<Value>,
     error: Option<Value>,
 }
 
@@ -99,31 +99,19 @@ pub(super) enum Arguments {
     Object(Value),
 }
 
-#[derive(Deserialize)]
-pub(super) struct Usage {
-    #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
-    completion_tokens: Option<u64>,
-    #[serde(default)]
-    prompt_tokens_details: Option<PromptDetails>,
-}
-
-#[derive(Deserialize)]
-struct PromptDetails {
-    #[serde(default)]
-    cached_tokens: Option<u64>,
-}
-
-impl From<Usage> for TokenUsage {
-    fn from(usage: Usage) -> TokenUsage {
-        let mut tokens = TokenUsage::default();
-        tokens.input = usage.prompt_tokens.unwrap_or_default();
-        tokens.output = usage.completion_tokens.unwrap_or_default();
-        tokens.input_cached =
-            usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or_default();
-        tokens
-    }
+/// What was used. Counts are read as leniently as they are written: an odd one spoils no answer.
+pub(super) fn token_usage(usage: &Value) -> Option<TokenUsage> {
+    let count = |value: Option<&Value>| {
+        let value = value?;
+        value.as_u64().or_else(|| value.as_f64().map(|count| count as u64))
+    };
+    let usage = usage.as_object()?;
+    let mut tokens = TokenUsage::default();
+    tokens.input = count(usage.get("prompt_tokens")).unwrap_or_default();
+    tokens.output = count(usage.get("completion_tokens")).unwrap_or_default();
+    let details = usage.get("prompt_tokens_details");
+    tokens.input_cached = count(details.and_then(|details| details.get("cached_tokens"))).unwrap_or_default();
+    Some(tokens)
 }
 
 impl Content {

@@ -7,8 +7,8 @@ use aplomb_core::message::{Collector, Delta, Reply, StreamEvent, TokenUsage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::response::{Arguments, Content, Usage};
-use super::{finish_reason, usable};
+use super::response::{Arguments, Content, token_usage};
+use super::{ANSWER_LIMIT, finish_reason, usable};
 use crate::sse;
 
 /// Turns the bytes of a streamed answer into deltas, and in the end into a reply or a failure.
@@ -21,8 +21,19 @@ pub struct Decoder {
     collector: Collector,
     /// The choices that began, and whether each has ended.
     choices: BTreeMap<u64, bool>,
+    /// The tool calls, in the order that they began.
+    calls: Vec<Slot>,
     refusal: bool,
     done: bool,
+    /// The bytes of all events so far.
+    size: usize,
+}
+
+/// A tool call, as its fragments name it.
+#[derive(Debug)]
+struct Slot {
+    index: Option<u64>,
+    id: String,
 }
 
 impl Decoder {
@@ -33,16 +44,17 @@ impl Decoder {
     /// If the stream brings an error or an event that is none of the protocol's.
     pub fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
         let (events, too_large) = self.sse.push(bytes);
+        self.size += events.iter().map(|event| event.data.len()).sum::<usize>();
         let before = progress.len();
         let taken = events.iter().try_for_each(|event| self.take(event, progress));
         for event in progress.iter().skip(before) {
             self.collector.push(event.clone());
         }
         taken?;
-        match too_large {
-            Some(_) => Err(Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b""))),
-            None => Ok(()),
+        if too_large.is_some() || self.size > ANSWER_LIMIT {
+            return Err(Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b"")));
         }
+        Ok(())
     }
 
     /// Whether every choice has ended: the answer is whole, and only counts and `[DONE]` may follow.
@@ -92,22 +104,42 @@ impl Decoder {
         if data.is_empty() {
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(data).map_err(|_| fail(Anomaly::MalformedEvent))?;
+        let Ok(chunk) = serde_json::from_str::<Chunk>(data) else {
+            // What follows the end of a whole answer can only take it back by saying so.
+            return if self.is_terminal() { Ok(()) } else { Err(fail(Anomaly::MalformedEvent)) };
+        };
         if chunk.error.as_ref().is_some_and(|error| !error.is_null()) {
             return Err(fail(Anomaly::Error));
         }
         for choice in chunk.choices.unwrap_or_default() {
             self.take_choice(choice, progress);
         }
-        if let Some(usage) = chunk.usage {
-            progress.push(StreamEvent::Usage(usage.into()));
-        }
+        progress.extend(chunk.usage.as_ref().and_then(token_usage).map(StreamEvent::Usage));
         Ok(())
     }
 
+    /// Which of the answer's calls a fragment belongs to. By the protocol its `index` says so, but some vendors leave it
+    /// out, or give every call the same: a new id is a new call.
+    fn slot_of(&mut self, index: Option<u64>, id: Option<&str>) -> u64 {
+        let id = id.filter(|id| !id.is_empty());
+        let found = self.calls.iter().rposition(|call| match id {
+            Some(id) => call.id == id || (call.id.is_empty() && call.index == index),
+            None => index.is_none() || call.index == index,
+        });
+        let slot = found.unwrap_or_else(|| {
+            self.calls.push(Slot { index, id: String::new() });
+            self.calls.len() - 1
+        });
+        if let (Some(call), Some(id)) = (self.calls.get_mut(slot), id) {
+            id.clone_into(&mut call.id);
+        }
+        slot as u64
+    }
+
     fn take_choice(&mut self, choice: Choice, progress: &mut Vec<StreamEvent>) {
+        let finish = finish_reason(choice.finish_reason);
         let ended = self.choices.entry(choice.index).or_default();
-        *ended |= choice.finish_reason.is_some();
+        *ended |= finish.is_some();
         // One answer was asked for. A second choice counts for the end of the stream, and for nothing else.
         if choice.index != 0 {
             return;
@@ -121,26 +153,21 @@ impl Decoder {
         if let Some(content) = delta.content {
             deltas.push(Delta::Text { text: content.into_text() });
         }
-        for (position, call) in (0..).zip(delta.tool_calls.unwrap_or_default()) {
+        for call in delta.tool_calls.unwrap_or_default() {
+            let index = self.slot_of(call.index, call.id.as_deref());
             let function = call.function.unwrap_or_default();
-            deltas.push(Delta::ToolCall {
-                index: call.index.unwrap_or(position),
-                id: call.id,
-                name: function.name,
-                text: function.arguments.map(Arguments::into_text).unwrap_or_default(),
-            });
+            let text = function.arguments.map(Arguments::into_text).unwrap_or_default();
+            deltas.push(Delta::ToolCall { index, id: call.id, name: function.name, text });
         }
         progress.extend(deltas.into_iter().filter(|delta| !delta.is_empty()).map(StreamEvent::Delta));
-        if let Some(word) = choice.finish_reason {
-            progress.push(StreamEvent::Finish(finish_reason(&word)));
-        }
+        progress.extend(finish.map(StreamEvent::Finish));
     }
 }
 
 #[derive(Deserialize)]
 struct Chunk {
     choices: Option<Vec<Choice>>,
-    usage: Option<Usage>,
+    usage: Option<Value>,
     error: Option<Value>,
 }
 
