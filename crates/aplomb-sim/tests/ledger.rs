@@ -225,3 +225,48 @@ fn a_session_gives_its_history_and_gets_the_whole_turn_only_if_the_run_completed
     let failed = sim().history(history()).provider(|_| status(400)).run("hi");
     assert!(!failed.effects().iter().any(|(_, effect)| matches!(effect, Effect::AppendTranscript { .. })));
 }
+
+#[test]
+fn the_spread_of_a_wait_leaves_time_to_send() {
+    // Two seconds are asked for and 60 ms are left after them; the spread could be up to 200.
+    for seed in 0..50 {
+        let limited = || Turn::fails(Failure::status(429, b"").with_headers([("retry-after", "2")]));
+        let run = sim()
+            .seed(seed)
+            .time_limit_ms(2_060)
+            .provider(move |attempt| if attempt.request == 0 { limited() } else { Turn::says("ok") })
+            .run("hi");
+        assert_eq!(run.output(), Some("ok"), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_the_provider_said_about_waiting_reaches_the_caller_of_a_permanent_failure_too() {
+    let quota = br#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
+    let failure = Failure::status(429, quota).with_headers([("retry-after", "3600")]);
+    let run = sim().provider(move |_| Turn::fails(failure.clone())).run("hi");
+    assert_eq!(run.requests(), 1);
+    assert_eq!(run.error().unwrap().context("retry_after_ms"), Some(&json!(3_600_000)));
+}
+
+#[test]
+fn calls_that_the_provider_did_not_name_get_names_of_their_own() {
+    use aplomb_core::message::{Block, FinishReason, ToolCall};
+    let call = || {
+        Block::ToolCall(ToolCall { id: String::new(), name: "calc".to_owned(), arguments: "{}".to_owned() })
+    };
+    let run = sim()
+        .provider(move |attempt| match attempt.request {
+            0 => Turn::replies(vec![call(), call()], FinishReason::ToolCalls),
+            _ => {
+                let results = attempt.messages[2].content.iter().map(|block| match block {
+                    Block::ToolResult(result) => result.call_id.clone(),
+                    _ => String::new(),
+                });
+                Turn::says(&results.collect::<Vec<_>>().join(" "))
+            }
+        })
+        .run("hi");
+    // After the one message of the conversation: calls 0 and 1.
+    assert_eq!(run.output(), Some("call_1_0 call_1_1"));
+}

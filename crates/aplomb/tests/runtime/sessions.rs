@@ -372,6 +372,7 @@ async fn a_run_that_was_cancelled_before_it_began_sends_nothing() {
     cancellation.cancel("somebody else");
     let outcome = lab.run(hi().cancellation(cancellation)).await;
     cancelled(&outcome, 0);
+    assert!(outcome.error().attempts().is_empty());
     a_while().await;
     assert_eq!(lab.requests(), 0);
     // And no other run hears of it.
