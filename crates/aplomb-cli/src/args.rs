@@ -16,6 +16,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run an agent once.
     Run(RunArguments),
+    /// Explain error codes: all as a tree, or one.
+    Errors(ErrorsArguments),
     /// Serve a model that fails by script, for tests of clients.
     Faultlab(FaultlabArguments),
 }
@@ -56,6 +58,24 @@ pub(crate) enum Format {
     Json,
     /// What happens, as one JSON object a line.
     Events,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ErrorsArguments {
+    /// A code, such as llm.rate_limit; all codes where none is given.
+    pub(crate) code: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ErrorsFormat,
+}
+
+/// How error codes are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ErrorsFormat {
+    /// For people.
+    Text,
+    /// As JSON.
+    Json,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,7 @@ pub mod error;
 pub mod event;
 pub mod failure;
 pub mod message;
+pub mod near;
 pub mod record;
 pub mod redact;
 pub mod run;

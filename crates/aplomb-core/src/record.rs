@@ -107,7 +107,25 @@ pub enum Fact {
         /// The result.
         result: Value,
     },
-    /// A tool failed.
+    /// A tool failed, and is to be called again.
+    ToolRetryDecided {
+        /// The effect that ran it.
+        effect: EffectId,
+        /// Why it failed.
+        error: ErrorDetails,
+        /// How long is waited.
+        delay_ms: u64,
+        /// The timer that ends the wait.
+        timer: EffectId,
+    },
+    /// A tool is called again.
+    ToolRestarted {
+        /// The timer that ended the wait.
+        timer: EffectId,
+        /// The effect that runs it now.
+        effect: EffectId,
+    },
+    /// A tool failed for good.
     ToolFailed {
         /// The effect that ran it.
         effect: EffectId,

@@ -1,64 +1,222 @@
-//! Keeps credentials out of everything that people and files see.
+//! Keeps credentials out of everything that people and machines read: errors, events, logs.
+//!
+//! What is told by its form is removed by [`text`]; what is told only by its value, or by the name of the field that it
+//! stands in, by a [`Redactor`]. What a run is resumed from is another matter: there, text that looks like a key is the
+//! user's and stays.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::error::{Error, ErrorDetails};
 
 /// What a removed credential leaves behind.
 pub const MARK: &str = "[redacted]";
 
-/// Text with every credential that can be told by its form replaced by [`MARK`]: keys with a known prefix, bearer
-/// tokens, and the query of a URL, where some providers take their key.
+/// The names of fields whose values are credentials, unless the config says otherwise (`diagnostics.redact_keys`).
+pub const DEFAULT_KEYS: [&str; 5] = ["api_key", "token", "secret", "password", "authorization"];
+
+/// Text with every credential that can be told by its form replaced by [`MARK`]: keys with a known prefix (OpenAI,
+/// Anthropic, Google, AWS, GitHub, Groq, xAI, Hugging Face), bearer and basic credentials, JSON web tokens, the user
+/// part of a URL, and a URL's query, where some providers take their key.
 pub fn text(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
-    let mut after_bearer = false;
+    let mut after_scheme = false;
     for word in text.split_inclusive(is_boundary) {
         let (core, boundary) = match word.char_indices().next_back() {
             Some((at, last)) if is_boundary(last) => word.split_at(at),
             _ => (word, ""),
         };
-        if (after_bearer && !core.is_empty()) || is_key(core) {
-            clean.push_str(MARK);
-        } else if let Some((before, _)) = core.split_once('?').filter(|(url, _)| url.contains("://")) {
-            clean.push_str(before);
-            clean.push('?');
+        if after_scheme && !is_prose(core) {
             clean.push_str(MARK);
         } else {
-            clean.push_str(core);
+            clean.push_str(&word_without_credential(core));
         }
         clean.push_str(boundary);
-        after_bearer = core.eq_ignore_ascii_case("bearer") || (after_bearer && core.is_empty());
+        let is_scheme = ["bearer", "basic"].iter().any(|scheme| core.eq_ignore_ascii_case(scheme));
+        after_scheme = is_scheme || (after_scheme && core.is_empty());
     }
     clean
+}
+
+/// A secret shorter than this is left where it is: it would take texts apart.
+pub(crate) const SHORTEST: usize = 6;
+
+/// Whether a word after "bearer" or "basic" is no credential: few lower-case letters and nothing else.
+fn is_prose(word: &str) -> bool {
+    word.len() < 20 && word.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
 fn is_boundary(character: char) -> bool {
     character.is_whitespace() || "\"'`,;<>(){}[]".contains(character)
 }
 
+fn word_without_credential(word: &str) -> String {
+    if let Some((scheme, rest)) = word.split_once("://") {
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, _)) => (rest, format!("?{MARK}")),
+            None => (rest, String::new()),
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let host = match authority.rsplit_once('@') {
+            Some((_, host)) => format!("{MARK}@{host}"),
+            None => authority.to_owned(),
+        };
+        return format!("{scheme}://{host}{path}{query}");
+    }
+    // `key=…`, `token=…` outside of a URL, and words such as `x-api-key:sk-…`.
+    if let Some((name, value)) = word.split_once(['=', ':'])
+        && !value.is_empty()
+        && (is_key(value) || ["key", "token", "secret", "password"].iter().any(|last| ends_with(name, last)))
+    {
+        let sign = word.get(name.len()..=name.len()).unwrap_or_default();
+        return format!("{name}{sign}{MARK}");
+    }
+    if is_key(word) { MARK.to_owned() } else { word.to_owned() }
+}
+
+fn ends_with(name: &str, last: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(last)
+}
+
 /// The forms of provider keys. Shorter words with such a prefix are examples or placeholders, such as `sk-...`.
 fn is_key(word: &str) -> bool {
-    const PREFIXES: [&str; 8] = ["sk-", "sk_", "AIza", "gsk_", "xai-", "hf_", "ghp_", "AKIA"];
-    let word = word.rsplit(['=', ':']).next().unwrap_or(word).trim_end_matches('.');
-    word.len() >= 16 && PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+    const PREFIXES: [&str; 14] = [
+        "sk-",
+        "sk_",
+        "AIza",
+        "gsk_",
+        "xai-",
+        "hf_",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+        "AKIA",
+        "ASIA",
+    ];
+    let word = word.trim_end_matches(['.', ':', '!', '?']);
+    let is_web_token = word.starts_with("eyJ") && word.matches('.').count() == 2;
+    word.len() >= 16 && (is_web_token || PREFIXES.iter().any(|prefix| word.starts_with(prefix)))
+}
+
+/// Removes the credentials that a runtime holds, and the values of fields whose name says that they are some.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    keys: Vec<String>,
+    secrets: Vec<String>,
+}
+
+impl Redactor {
+    /// One that knows these names of fields and these values.
+    pub fn new(
+        keys: impl IntoIterator<Item = String>,
+        secrets: impl IntoIterator<Item = String>,
+    ) -> Redactor {
+        let keys = keys.into_iter().map(|key| normal(&key)).collect();
+        Redactor { keys, secrets: secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect() }
+    }
+
+    /// The value without credentials, however deep they stand in it.
+    pub fn value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.string(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    if self.keys.contains(&normal(key)) && (field.is_string() || field.is_number()) {
+                        *field = Value::String(MARK.to_owned());
+                    } else {
+                        self.value(field);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The text without credentials.
+    pub fn string(&self, dirty: &str) -> String {
+        let clean = text(dirty);
+        self.secrets.iter().fold(clean, |clean, secret| {
+            if clean.contains(secret) { clean.replace(secret, MARK) } else { clean }
+        })
+    }
+
+    /// The error without credentials, its causes and attempts included.
+    pub fn details(&self, details: ErrorDetails) -> ErrorDetails {
+        let redacted = serde_json::to_value(&details).and_then(|mut value| {
+            self.value(&mut value);
+            serde_json::from_value(value)
+        });
+        // The shape is our own, so this cannot happen; if it did, saying less is better than saying a secret.
+        redacted.unwrap_or_else(|_| Error::new(crate::error::codes::OPENAGENTS_ERROR, MARK).details())
+    }
+}
+
+/// Without the secrets.
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+/// `API-Key`, `apiKey` and `api_key` are one name.
+fn normal(key: &str) -> String {
+    key.chars().filter(char::is_ascii_alphanumeric).map(|character| character.to_ascii_lowercase()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use serde_json::json;
+
+    use super::*;
 
     #[test]
-    fn keys_bearers_and_url_queries_are_removed_and_prose_is_not() {
+    fn what_has_the_form_of_a_credential_is_removed_and_prose_is_not() {
         for (dirty, clean) in [
             (
                 "Incorrect API key provided: sk-proj-abcdefghijklmnop.",
                 "Incorrect API key provided: [redacted]",
             ),
-            ("Authorization: Bearer abc.def, retry", "Authorization: Bearer [redacted], retry"),
+            ("key sk-ant-api03-abcdefghijk!", "key [redacted]"),
+            ("Authorization: Bearer abc.def.ghi, retry", "Authorization: Bearer [redacted], retry"),
+            ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [redacted]"),
             (
                 "error for url (https://host/v1?key=AIzaSyA) at",
                 "error for url (https://host/v1?[redacted]) at",
             ),
+            ("see https://user:pass@host:80/v1", "see https://[redacted]@host:80/v1"),
             (r#"{"key":"gsk_0123456789abcdef"}"#, r#"{"key":"[redacted]"}"#),
+            ("aws AKIAIOSFODNN7EXAMPLE and ghp_0123456789abcdef", "aws [redacted] and [redacted]"),
+            ("api_key=hunter2000 token:abc", "api_key=[redacted] token:[redacted]"),
+            ("jwt eyJhbGciOi.eyJzdWIiOi.SflKxwRJ", "jwt [redacted]"),
             ("what is a sk-... key? ask", "what is a sk-... key? ask"),
+            ("a basic question, a bearer of news", "a basic question, a bearer of news"),
+            ("see https://platform.openai.com/docs", "see https://platform.openai.com/docs"),
+            ("at 12:30, ratio=3:4", "at 12:30, ratio=3:4"),
         ] {
             assert_eq!(text(dirty), clean);
         }
+    }
+
+    #[test]
+    fn what_stands_in_a_field_that_is_named_so_or_is_known_is_removed() {
+        let redactor = Redactor::new(DEFAULT_KEYS.map(str::to_owned), ["my-own-value".to_owned()]);
+        let mut value = json!({
+            "apiKey": "x", "Password": 5, "tokens": 7, "token": {"input": 3},
+            "list": ["my-own-value in a text", {"API-KEY": "y"}],
+        });
+        redactor.value(&mut value);
+        assert_eq!(
+            value,
+            json!({
+                "apiKey": MARK, "Password": MARK, "tokens": 7, "token": {"input": 3},
+                "list": ["[redacted] in a text", {"API-KEY": MARK}],
+            })
+        );
+        assert!(!format!("{redactor:?}").contains("my-own"));
     }
 }

@@ -12,4 +12,7 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the arguments.
     pub parameters: Value,
+    /// Whether a call that is made twice does no more than one that is made once.
+    #[serde(default)]
+    pub idempotent: bool,
 }

@@ -411,7 +411,7 @@ fn to_dict_is_exactly_six_keys_for_every_code() {
         assert_eq!(keys(&dict), set(SIX), "{code}");
         assert_eq!(dict["code"], code.as_str());
         assert_eq!(dict["message"], "what happened");
-        assert_eq!(dict["hint"], Value::Null, "{code}");
+        assert_eq!(dict["hint"], serde_json::json!(code.hint()), "the default hint of {code}");
         assert_eq!(dict["retryable"], code_rows()[code.as_str()].retryable, "{code}");
         assert_eq!(serde_json::to_value(&error).unwrap(), dict, "the Serialize shape of {code}");
     }

@@ -206,20 +206,27 @@ impl Model {
         Ok(Request { path: openai_chat::PATH, body: body.into(), stream, run_id: request.run_id.to_owned() })
     }
 
+    /// The credentials that are sent with requests.
+    pub fn credentials(&self) -> impl Iterator<Item = &str> {
+        let sent = match &self.config.endpoint {
+            Endpoint::Http { api_key, extra_headers, .. } => {
+                Some(api_key.iter().chain(extra_headers.values()))
+            }
+            Endpoint::Mock(_) => None,
+        };
+        // A header's value is a secret as a whole, and so is what follows its scheme ("Bearer …").
+        let values = sent.into_iter().flatten().map(|secret| secret.expose_secret());
+        values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or_default()])
+    }
+
     /// The failure with whose it is, and without the secrets that were sent, which some providers repeat.
     fn completed(&self, mut failure: Failure) -> Failure {
         failure.provider.clone_from(&self.config.provider);
         failure.model.clone_from(&self.config.model);
-        match &self.config.endpoint {
-            Endpoint::Http { api_base, api_key, extra_headers, .. } => {
-                failure.endpoint.clone_from(api_base);
-                let values =
-                    api_key.iter().chain(extra_headers.values()).map(|secret| secret.expose_secret());
-                // A header's value is a secret as a whole, and so is what follows its scheme ("Bearer …").
-                failure.seal(values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or_default()]));
-            }
-            Endpoint::Mock(_) => failure.seal([]),
+        if let Endpoint::Http { api_base, .. } = &self.config.endpoint {
+            failure.endpoint.clone_from(api_base);
         }
+        failure.seal(self.credentials());
         failure
     }
 }

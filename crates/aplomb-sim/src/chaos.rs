@@ -1,7 +1,7 @@
 //! Random runs: a provider and tools that do anything, a policy that may be anything, deadlines and cancellations at
 //! any time. The same seed gives the same run.
 
-use aplomb_core::decide::{Jitter, Restart};
+use aplomb_core::decide::{Jitter, Restart, ToolRetry};
 use aplomb_core::failure::{Anomaly, Failure, Phase, TransportKind};
 use aplomb_core::message::{Block, FinishReason, Message, Role, TokenUsage, ToolCall};
 use serde_json::json;
@@ -35,6 +35,7 @@ pub fn chaotic(seed: u64) -> Sim {
         policy.session.max_retries = dice.u32(..5);
         policy.exec.max_retries = dice.u32(1..5);
         policy.restart = pick(&mut dice, Restart::Auto, &[Restart::Marker, Restart::Never]);
+        policy.tools = if dice.bool() { ToolRetry::default() } else { ToolRetry::never() };
         policy.max_inline_wait_ms = pick(&mut dice, 60_000, &[3_000]);
     })
 }

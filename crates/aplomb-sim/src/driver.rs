@@ -233,6 +233,7 @@ impl Sim {
             id: id.to_owned(),
             description: String::new(),
             parameters: json!({"type": "object"}),
+            idempotent: false,
         };
         let agent = AgentSpec {
             provider: "simulated".to_owned(),

@@ -134,6 +134,21 @@ fn tools_run_once(report: &Report, broken: &mut Vec<String>) {
     if distinct.len() != report.performed.tool_effects.len() {
         broken.push("a tool call ran twice".to_owned());
     }
+    // A call that is made again has failed: it has a decision, and no result.
+    let mut returned = BTreeSet::new();
+    for record in &report.records {
+        match &record.fact {
+            Fact::ToolReturned { effect, .. } => {
+                returned.insert(*effect);
+            }
+            Fact::ToolRetryDecided { effect, error, .. }
+                if returned.contains(effect) || !error.dict.retryable =>
+            {
+                broken.push("a tool call was made again that had succeeded, or could not".to_owned());
+            }
+            _ => {}
+        }
+    }
     let mut cut_off = false;
     let mut forbidden = BTreeSet::new();
     for record in &report.records {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aplomb_core::decide::Policy;
+use aplomb_core::decide::{Policy, ToolRetry};
 use aplomb_core::error::{Error, codes};
 use aplomb_core::redact;
 use aplomb_core::run::{AgentSpec, Machine, React};
@@ -11,7 +11,7 @@ use aplomb_llm::provider::Endpoint;
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
-use crate::config::{AgentConfig, LlmConfig, MemoryConfig, PatternConfig, Provider};
+use crate::config::{AgentConfig, LlmConfig, MemoryConfig, PatternConfig, Provider, ToolExecutorConfig};
 use crate::memory::Buffer;
 use crate::tools::{BUILT_IN, Tool, Toolbox};
 
@@ -59,6 +59,10 @@ fn policy(config: &AgentConfig) -> Policy {
     policy.transport = config.llm.retry.clone();
     policy.session = config.retry.session.clone();
     policy.exec = config.retry.exec.clone();
+    policy.tools = match &config.tool_executor {
+        ToolExecutorConfig::Safe {} => ToolRetry::never(),
+        ToolExecutorConfig::Retry { config } => config.clone(),
+    };
     policy.max_inline_wait_ms = config.retry.max_inline_wait_ms;
     policy.restart = config.retry.restart;
     policy

@@ -24,11 +24,18 @@ mod runtime;
 mod stream;
 pub mod tools;
 
-pub use aplomb_core::error::{self, Error, ErrorDetails, codes};
+pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::{Block, ImageSource, Message, Role};
 pub use aplomb_core::run::{RunUsage, StopReason};
-pub use aplomb_core::{failure, tool::ToolSpec};
+pub use aplomb_core::{failure, near, tool::ToolSpec};
+pub use aplomb_macros::AgentError;
 pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};
+
+/// What the derive's code is written in. Not part of the API.
+#[doc(hidden)]
+pub mod __private {
+    pub use {inventory, serde_json};
+}

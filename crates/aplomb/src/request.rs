@@ -7,6 +7,7 @@ use std::time::Duration;
 use aplomb_core::error::{Error, ErrorDetails, codes};
 use aplomb_core::event::{Event, names};
 use aplomb_core::message::{Block, Message, Role};
+use aplomb_core::redact::Redactor;
 use aplomb_core::run::{Finished, Identity, RunUsage, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -167,10 +168,12 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    pub(crate) fn of(identity: Identity, finished: Finished) -> RunResult {
+    pub(crate) fn of(identity: Identity, finished: Finished, redactor: &Redactor) -> RunResult {
         let Identity { run_id, session_id, .. } = identity;
         let Finished { stop_reason, output, error, usage, .. } = finished;
-        RunResult { run_id, session_id, final_output: output, stop_reason, usage, error_details: error }
+        // The answer is the user's and stays as it is; the error may quote what a tool or a provider let slip.
+        let error_details = error.map(|details| redactor.details(details));
+        RunResult { run_id, session_id, final_output: output, stop_reason, usage, error_details }
     }
 
     /// The output, or why there is none.

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aplomb_core::error::{Error, codes};
+use aplomb_core::error::{AgentError, Code, Error, check_declared, codes};
 use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
+use aplomb_core::near::did_you_mean;
+use aplomb_core::redact::Redactor;
 use aplomb_core::run::{Entry, Identity, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -45,6 +47,7 @@ struct Inner {
     agents: BTreeMap<String, Agent>,
     /// The runs under way.
     live: LiveRuns,
+    redactor: Arc<Redactor>,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
 }
@@ -55,6 +58,7 @@ pub struct RuntimeBuilder {
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     tools: Vec<(String, String, Arc<dyn Tool>)>,
+    errors: Vec<Code>,
 }
 
 impl RuntimeBuilder {
@@ -79,14 +83,22 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Makes an error of the program's own known, where its declaration was not derived.
+    #[must_use]
+    pub fn error<E: AgentError>(mut self) -> RuntimeBuilder {
+        self.errors.push(E::CODE);
+        self
+    }
+
     /// Makes the runtime. Sends nothing.
     ///
     /// # Errors
     ///
-    /// `config.*` where an agent could not work.
+    /// `config.*` where an agent could not work, `plugin.error` where two errors have one code.
     pub fn build(self) -> Result<Runtime, Error> {
         // A config that was put together in code has not been checked yet.
         self.config.check("config")?;
+        check_declared(&self.errors)?;
         let mut agents = BTreeMap::new();
         for (index, agent) in self.config.agents.iter().enumerate() {
             let own = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
@@ -103,7 +115,16 @@ impl RuntimeBuilder {
             return Err(Error::new(codes::CONFIG_VALIDATION, message));
         }
         let live = LiveRuns::default();
-        Ok(Runtime(Arc::new(Inner { agents, live, host: self.host, subscribers: self.subscribers })))
+        let credentials =
+            agents.values().flat_map(|agent: &Agent| agent.model.credentials()).map(str::to_owned);
+        let redactor = Arc::new(Redactor::new(self.config.diagnostics.redact_keys, credentials));
+        Ok(Runtime(Arc::new(Inner {
+            agents,
+            live,
+            redactor,
+            host: self.host,
+            subscribers: self.subscribers,
+        })))
     }
 }
 
@@ -119,7 +140,13 @@ impl Runtime {
 
     /// A runtime in the making.
     pub fn builder(config: Config) -> RuntimeBuilder {
-        RuntimeBuilder { config, host: Arc::new(SystemHost), subscribers: Vec::new(), tools: Vec::new() }
+        RuntimeBuilder {
+            config,
+            host: Arc::new(SystemHost),
+            subscribers: Vec::new(),
+            tools: Vec::new(),
+            errors: Vec::new(),
+        }
     }
 
     /// The agents' ids.
@@ -192,9 +219,11 @@ impl Runtime {
     ) -> Result<BoxFuture<'static, RunResult>, Error> {
         let RunRequest { agent_id, input, session_id, run_id, timeout, cancellation } = request;
         let Some(agent) = self.0.agents.get(&agent_id) else {
-            let known = self.list_agents().join(", ");
+            let meant = did_you_mean(&agent_id, self.list_agents());
+            let hint =
+                meant.unwrap_or_else(|| format!("the config defines: {}", self.list_agents().join(", ")));
             return Err(Error::new(codes::USER_AGENT_NOT_FOUND, format!("no agent is called {agent_id:?}"))
-                .with_hint(format!("the config defines: {known}"))
+                .with_hint(hint)
                 .with_context("agent_id", agent_id));
         };
         let host = &self.0.host;
@@ -213,7 +242,9 @@ impl Runtime {
         let messages = system.into_iter().chain([input.into_message()?]).map(Arc::new).collect();
         let clock = Arc::new(RunClock::start(host.clone()));
         let subscribers = self.0.subscribers.iter().cloned().chain(hook).collect();
-        let publisher = Publisher::new(identity.clone(), clock.clone(), subscribers, stream);
+        let publisher =
+            Publisher::new(identity.clone(), clock.clone(), subscribers, stream, self.0.redactor.clone());
+        let redactor = self.0.redactor.clone();
         let start = RunStart {
             identity: identity.clone(),
             wall_ms: clock.started_wall_ms(),
@@ -240,7 +271,7 @@ impl Runtime {
         Ok(async move {
             let finished = driver.drive(start).await;
             drop(live);
-            RunResult::of(identity, finished)
+            RunResult::of(identity, finished, &redactor)
         }
         .boxed())
     }

@@ -1,5 +1,7 @@
 //! Delays as arithmetic. No number overflows, however large the settings.
 
+use super::Jitter;
+
 /// An exponential back-off with a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
@@ -25,6 +27,15 @@ impl Backoff {
 pub(super) fn uniform(entropy: u64, max: u64) -> u64 {
     let range = u128::from(max) + 1;
     ((u128::from(entropy) * range) >> 64) as u64
+}
+
+/// The most that is added to a hint, to keep many callers that got the same one apart. It only ever adds, and it leaves
+/// time to send before the deadline.
+pub(super) fn hint_spread(jitter: Jitter, hint_ms: u64, left_ms: u64) -> u64 {
+    match jitter {
+        Jitter::None => 0,
+        _ => (hint_ms / 10).min(1_000).min(left_ms.saturating_sub(hint_ms.saturating_add(1))),
+    }
 }
 
 /// Two draws that do not depend on each other, out of one (SplitMix64's finaliser; Steele, Lea and Flood, 2014).

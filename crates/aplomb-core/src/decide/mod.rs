@@ -6,12 +6,14 @@
 mod backoff;
 mod ledger;
 mod policy;
+mod tool;
 
 use serde::{Deserialize, Serialize};
 
 pub use backoff::Backoff;
 pub use ledger::{Allowances, Layer, Ledger, Level};
 pub use policy::{ExecRetry, Jitter, Policy, Restart, SessionRetry, TransportRetry};
+pub use tool::{ToolRetry, decide_tool};
 
 use crate::failure::{Reason, Verdict, Wait};
 
@@ -169,11 +171,7 @@ fn send(
     if floor_ms > left_ms {
         return Err("wait.past_deadline");
     }
-    // The spread keeps many callers that got the same hint apart. It only ever adds, and it leaves time to send.
-    let spread_ms = match policy.transport.jitter {
-        Jitter::None => 0,
-        _ => (hint_ms / 10).min(1_000).min(left_ms.saturating_sub(hint_ms.saturating_add(1))),
-    };
+    let spread_ms = backoff::hint_spread(policy.transport.jitter, hint_ms, left_ms);
     let delay_ms = layer_ms.max(hint_ms.saturating_add(backoff::uniform(for_hint, spread_ms)));
     let (rule, delay_source) = match hint {
         Some(hint) if hint_ms >= layer_ms => (layer.rule(), hint.source.as_str()),

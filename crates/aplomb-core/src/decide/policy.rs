@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Backoff, Layer, backoff};
+use super::{Backoff, Layer, ToolRetry, backoff};
 
 /// Everything that [`decide`](super::decide) may be told to do differently.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub struct Policy {
     pub session: SessionRetry,
     /// `agent.retry.exec`.
     pub exec: ExecRetry,
+    /// The tool executor's.
+    pub tools: ToolRetry,
     /// `agent.retry.max_inline_wait_ms`: a longer wait is reported with the time to come back, not slept.
     pub max_inline_wait_ms: u64,
     /// `agent.retry.restart`.
@@ -26,6 +28,7 @@ impl Default for Policy {
             transport: TransportRetry::default(),
             session: SessionRetry::default(),
             exec: ExecRetry::default(),
+            tools: ToolRetry::never(),
             max_inline_wait_ms: 60_000,
             restart: Restart::Auto,
         }

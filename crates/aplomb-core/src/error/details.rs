@@ -65,6 +65,10 @@ impl ErrorDetails {
             context.entry(field).or_insert(Value::Null);
         }
         let cause = (depth < MAX_DEPTH).then_some(inner.cause.as_ref()).flatten();
+        let of_origin = || {
+            let source = (depth < MAX_DEPTH).then(|| inner.origin.as_ref()?.source()).flatten()?;
+            Some(Box::new(ErrorDetails::foreign("Error", source, depth + 1)))
+        };
         ErrorDetails {
             dict: ErrorDict {
                 code,
@@ -75,14 +79,13 @@ impl ErrorDetails {
                 context,
             },
             type_name,
-            cause: cause.map(|cause| {
-                Box::new(match cause {
-                    Cause::Ours(error) => ErrorDetails::at_depth(error, depth + 1),
-                    Cause::Foreign { type_name, error } => {
-                        ErrorDetails::foreign(type_name, &**error, depth + 1)
-                    }
-                })
-            }),
+            cause: match cause {
+                Some(Cause::Ours(error)) => Some(Box::new(ErrorDetails::at_depth(error, depth + 1))),
+                Some(Cause::Foreign { type_name, error }) => {
+                    Some(Box::new(ErrorDetails::foreign(type_name, &**error, depth + 1)))
+                }
+                None => of_origin(),
+            },
             attempts: inner.attempts.clone(),
         }
     }
@@ -137,6 +140,7 @@ impl From<ErrorDetails> for Error {
             context: dict.context,
             attempts,
             cause: cause.map(|cause| Cause::Ours(Error::from(*cause))),
+            origin: None,
         }))
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use code::{Code, codes};
+pub use code::{Code, Declaration, Declared, all, check_declared, codes};
 pub use details::{ErrorDetails, ErrorDict};
 
 /// The identifiers that every error's context holds, null while unknown.
@@ -45,12 +45,33 @@ struct Inner {
     context: Map<String, Value>,
     attempts: Vec<Attempt>,
     cause: Option<Cause>,
+    /// The program's own error that this one stands for.
+    origin: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 #[derive(Clone)]
 enum Cause {
     Ours(Error),
     Foreign { type_name: &'static str, error: Arc<dyn StdError + Send + Sync> },
+}
+
+/// An error that a program defines: a code of its own, below a built-in one or another of its own.
+///
+/// Declared once, it works everywhere: its `retryable` is honoured, its code is in [`ErrorDetails`], listings show it.
+/// Usually derived; [`Declaration`] shows the way without macros. [`Error::custom`] makes an [`Error`] of it.
+pub trait AgentError: StdError + Send + Sync + 'static {
+    /// The code.
+    const CODE: Code;
+
+    /// What to do about this one, where it is not what the code's declaration says.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// The context fields.
+    fn context(&self) -> Map<String, Value> {
+        Map::new()
+    }
 }
 
 /// One request that was made, how it failed, and what was decided then.
@@ -108,13 +129,31 @@ impl Error {
             code,
             foreign_names: None,
             message: message.into(),
-            hint: None,
-            docs_url: None,
+            hint: code.hint().map(str::to_owned),
+            docs_url: code.docs_url(),
             retryable: code.retryable(),
             context: Map::new(),
             attempts: Vec::new(),
             cause: None,
+            origin: None,
         }))
+    }
+
+    /// The error that a program's own error is to the rest of Aplomb: its code, text, hint, context and causes.
+    pub fn custom<E: AgentError>(error: E) -> Error {
+        let mut made = Error::new(E::CODE, error.to_string());
+        if let Some(hint) = error.hint() {
+            made = made.with_hint(hint);
+        }
+        for (field, value) in error.context() {
+            made = made.with_context(&field, value);
+        }
+        made.with(|inner| inner.origin = Some(Arc::new(error)))
+    }
+
+    /// The program's own error that this one was made of, while it has not left the process.
+    pub fn downcast_ref<E: AgentError>(&self) -> Option<&E> {
+        (&**self.0.origin.as_ref()? as &(dyn StdError + 'static)).downcast_ref()
     }
 
     fn with(mut self, change: impl FnOnce(&mut Inner)) -> Error {
@@ -189,7 +228,7 @@ impl Error {
         &self.0.message
     }
 
-    /// What to do about it, in one line.
+    /// What to do about it, in one line: the error's own hint, or else the code's.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -232,9 +271,10 @@ impl Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self.0.cause.as_ref()? {
-            Cause::Ours(error) => Some(error),
-            Cause::Foreign { error, .. } => Some(&**error),
+        match &self.0.cause {
+            Some(Cause::Ours(error)) => Some(error),
+            Some(Cause::Foreign { error, .. }) => Some(&**error),
+            None => self.0.origin.as_ref()?.source(),
         }
     }
 }

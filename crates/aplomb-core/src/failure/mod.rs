@@ -257,8 +257,7 @@ impl Failure {
     ///
     /// Very short secrets are left: they would take the text apart.
     pub fn seal<'a>(&mut self, secrets: impl IntoIterator<Item = &'a str>) {
-        const SHORTEST: usize = 6;
-        for secret in secrets.into_iter().filter(|secret| secret.len() >= SHORTEST) {
+        for secret in secrets.into_iter().filter(|secret| secret.len() >= redact::SHORTEST) {
             self.remove(secret);
         }
         self.body = excerpt(self.body.as_bytes(), BODY_LIMIT);

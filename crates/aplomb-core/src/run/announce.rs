@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::machine::Turn;
-use super::state::action_name;
+use super::state::{PendingTool, action_name};
 use super::{Effect, StopReason};
 use crate::decide::{Action, Decision, Layer};
 use crate::error::Error;
@@ -77,16 +77,25 @@ impl Turn<'_> {
         });
     }
 
-    pub(super) fn announce_tool_result(&mut self, call: &ToolCall, result: &Value) {
+    pub(super) fn announce_tool_result(&mut self, tool: &PendingTool, result: &Value) {
+        let call = &tool.call;
+        self.announce(names::TOOL_SUCCEEDED, |_| {
+            let payload = json!({"tool_id": call.name, "result": result, "call_id": call.id});
+            joined(payload, executor_metadata(&tool.retries))
+        });
+    }
+
+    pub(super) fn announce_tool_retry(&mut self, call: &ToolCall, attempt: u32, error: &Error) {
         self.announce(
-            names::TOOL_SUCCEEDED,
-            |_| json!({"tool_id": call.name, "result": result, "call_id": call.id}),
+            names::TOOL_RETRY_REQUESTED,
+            |_| json!({"tool_id": call.name, "attempt": attempt, "error": error.message(), "call_id": call.id}),
         );
     }
 
-    pub(super) fn announce_tool_failed(&mut self, call: &ToolCall, error: &Error) {
+    pub(super) fn announce_tool_failed(&mut self, call: &ToolCall, retries: &[(u64, String)], error: &Error) {
         self.announce(names::TOOL_FAILED, |turn| {
-            joined(turn.told(error), json!({"tool_id": call.name, "call_id": call.id}))
+            let payload = joined(turn.told(error), json!({"tool_id": call.name, "call_id": call.id}));
+            joined(payload, executor_metadata(retries))
         });
     }
 
@@ -121,6 +130,17 @@ impl Turn<'_> {
     fn told(&self, error: &Error) -> Value {
         json!({"error": error.message(), "error_details": self.identified(error.clone()).details()})
     }
+}
+
+/// What the executor did besides calling the tool once, if it did.
+fn executor_metadata(retries: &[(u64, String)]) -> Value {
+    if retries.is_empty() {
+        return json!({});
+    }
+    let (delays, reasons): (Vec<_>, Vec<_>) = retries.iter().cloned().unzip();
+    json!({"executor_metadata": {
+        "retry_attempts": retries.len(), "retry_delays_ms": delays, "retry_reasons": reasons,
+    }})
 }
 
 /// The fields of both.

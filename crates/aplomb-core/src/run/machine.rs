@@ -6,12 +6,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::pattern::{Ask, Pattern, View};
-use super::state::{Call, State, Waiting};
+use super::state::{Call, PendingTool, State, ToolWaiting, Waiting};
 use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
-use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide};
+use crate::decide::{
+    Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide, decide_tool,
+};
 use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
 use crate::failure::{Failure, Reason, Verdict, classify};
 use crate::message::{FinishReason, Reply, Role, ToolCall};
+use crate::near::did_you_mean;
 use crate::record::{Fact, Record};
 use crate::tool::ToolSpec;
 
@@ -128,32 +131,32 @@ impl Turn<'_> {
                 self.decide_what_follows();
             }
             Input::ToolReturned { effect, result } => {
-                let Some(call) = self.awaits_tool(effect) else {
+                let Some(tool) = self.awaits_tool(effect) else {
                     return false;
                 };
-                self.announce_tool_result(&call, &result);
+                self.announce_tool_result(&tool, &result);
                 self.record(Fact::ToolReturned { effect, result });
                 self.advance_after_batch();
             }
             Input::ToolRefused { effect, error } => {
-                let Some(call) = self.awaits_tool(effect) else {
+                let Some(tool) = self.awaits_tool(effect) else {
                     return false;
                 };
-                self.refuse_tool(effect, &call, Error::from(error));
+                self.refuse_tool(effect, &tool.call, Error::from(error));
                 self.advance_after_batch();
             }
             Input::ToolFailed { effect, error } => {
-                let Some(call) = self.awaits_tool(effect) else {
+                let Some(tool) = self.awaits_tool(effect) else {
                     return false;
                 };
-                self.tool_failed(effect, &call, Error::from(error));
+                self.tool_failed(effect, &tool, Error::from(error));
                 self.advance_after_batch();
             }
             Input::EffectPanicked { effect, message } => {
-                if let Some(call) = self.awaits_tool(effect) {
+                if let Some(tool) = self.awaits_tool(effect) {
                     let error =
-                        Error::new(codes::TOOL_ERROR, format!("tool {} panicked: {message}", call.name));
-                    self.tool_failed(effect, &call, error);
+                        Error::new(codes::TOOL_ERROR, format!("tool {} panicked: {message}", tool.call.name));
+                    self.tool_failed(effect, &tool, error);
                     self.advance_after_batch();
                 } else if self.awaits_reply(effect) {
                     let error = Error::new(codes::LLM_ERROR, format!("the model call panicked: {message}"))
@@ -170,7 +173,7 @@ impl Turn<'_> {
                 Some(Call { waiting: Waiting::Backoff { timer }, layer, .. }) if *timer == effect => {
                     self.start_attempt(*layer);
                 }
-                _ => return false,
+                _ => return self.restart_tool(effect),
             },
         }
         true
@@ -357,12 +360,12 @@ impl Turn<'_> {
             )
             .with_hint("ask for less in one call"));
         }
-        if !self.agent.tools.iter().any(|tool| tool.id == call.name) {
-            let known: Vec<_> = self.agent.tools.iter().map(|tool| tool.id.as_str()).collect();
-            let hint = match known.is_empty() {
-                true => "this agent has no tools".to_owned(),
-                false => format!("the tools are: {}", known.join(", ")),
-            };
+        if self.tool_spec(call).is_none() {
+            let known = || self.agent.tools.iter().map(|tool| tool.id.as_str());
+            let hint = did_you_mean(&call.name, known()).unwrap_or_else(|| match known().next() {
+                None => "this agent has no tools".to_owned(),
+                Some(_) => format!("the tools are: {}", known().collect::<Vec<_>>().join(", ")),
+            });
             return Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {:?}", call.name))
                 .with_hint(hint));
         }
@@ -381,15 +384,45 @@ impl Turn<'_> {
         }
     }
 
-    fn tool_failed(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
-        let error = self.tool_error(error, call);
-        self.announce_tool_failed(call, &error);
+    fn tool_failed(&mut self, effect: EffectId, tool: &PendingTool, error: Error) {
+        let error = self.tool_error(error, &tool.call);
+        let idempotent = self.tool_spec(&tool.call).is_some_and(|spec| spec.idempotent);
+        let attempts = u32::try_from(tool.retries.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let moment = Moment { at: self.at, deadline: self.state.deadline(), entropy: self.entropy };
+        if let Some(delay_ms) = decide_tool(&error, idempotent, attempts, &self.agent.policy.tools, moment) {
+            self.announce_tool_retry(&tool.call, attempts, &error);
+            let timer = self.state.next_effect();
+            self.record(Fact::ToolRetryDecided { effect, error: error.details(), delay_ms, timer });
+            let at = self.at.saturating_add(delay_ms);
+            return self.effects.push(Effect::SetTimer { effect: timer, at, ordered_wait: true });
+        }
+        self.announce_tool_failed(&tool.call, &tool.retries, &error);
         self.record(Fact::ToolFailed { effect, error: error.details() });
+    }
+
+    /// Calls a tool again whose wait is over; false if none waits for that timer.
+    fn restart_tool(&mut self, timer: EffectId) -> bool {
+        let waits =
+            |tool: &&PendingTool| tool.waiting == ToolWaiting::Backoff(timer) && tool.result.is_none();
+        let Some(call) = self.state.batch.iter().find(waits).map(|tool| tool.call.clone()) else {
+            return false;
+        };
+        let effect = self.state.next_effect();
+        self.record(Fact::ToolRestarted { timer, effect });
+        match self.arguments_of(&call) {
+            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
+            Err(error) => self.refuse_tool(effect, &call, error),
+        }
+        true
+    }
+
+    fn tool_spec(&self, call: &ToolCall) -> Option<&ToolSpec> {
+        self.agent.tools.iter().find(|tool| tool.id == call.name)
     }
 
     fn refuse_tool(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
         let error = self.tool_error(error, call);
-        self.announce_tool_failed(call, &error);
+        self.announce_tool_failed(call, &[], &error);
         self.record(Fact::ToolRefused { effect, error: error.details() });
     }
 
@@ -518,7 +551,7 @@ impl Turn<'_> {
         let timer = self.state.opening.as_ref().and_then(|opening| opening.timer);
         let waiting = waiting.or(self.state.acquiring);
         let open: Vec<_> = self.state.batch.iter().filter(|tool| tool.result.is_none()).cloned().collect();
-        let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect)).chain(timer);
+        let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect())).chain(timer);
         self.effects.extend(effects.map(|effect| Effect::Abort { effect }));
         for tool in open {
             self.announce_tool_cancelled(&tool.call);
@@ -530,9 +563,10 @@ impl Turn<'_> {
         matches!(waiting, Some(Waiting::Reply { effect, .. }) if effect == id)
     }
 
-    fn awaits_tool(&self, id: EffectId) -> Option<ToolCall> {
-        let open = self.state.batch.iter().find(|tool| tool.effect == id && tool.result.is_none())?;
-        Some(open.call.clone())
+    fn awaits_tool(&self, effect: EffectId) -> Option<PendingTool> {
+        let waits =
+            |tool: &&PendingTool| tool.waiting == ToolWaiting::Result(effect) && tool.result.is_none();
+        self.state.batch.iter().find(waits).cloned()
     }
 
     /// The error with the identifiers that are known here.

@@ -70,9 +70,28 @@ pub(super) enum Waiting {
 /// A tool call of the batch in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PendingTool {
-    pub(super) effect: EffectId,
+    /// What is waited for: the call's effect, or the timer before the next one.
+    pub(super) waiting: ToolWaiting,
     pub(super) call: ToolCall,
+    /// How long was waited before each further attempt, and for what.
+    pub(super) retries: Vec<(u64, String)>,
     pub(super) result: Option<ToolResult>,
+}
+
+/// What a tool call waits for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum ToolWaiting {
+    Result(EffectId),
+    Backoff(EffectId),
+}
+
+impl PendingTool {
+    /// The effect that brings it on.
+    pub(super) fn effect(&self) -> EffectId {
+        match self.waiting {
+            ToolWaiting::Result(effect) | ToolWaiting::Backoff(effect) => effect,
+        }
+    }
 }
 
 /// How a run ended.
@@ -189,7 +208,9 @@ impl State {
             Fact::BatchOpened { calls } => {
                 for (effect, call) in calls {
                     self.count_effect(Some(*effect));
-                    self.batch.push(PendingTool { effect: *effect, call: call.clone(), result: None });
+                    let waiting = ToolWaiting::Result(*effect);
+                    let call = call.clone();
+                    self.batch.push(PendingTool { waiting, call, retries: Vec::new(), result: None });
                 }
             }
             Fact::ToolReturned { effect, result } => {
@@ -199,6 +220,20 @@ impl State {
                 };
                 self.usage.tool_calls += 1;
                 self.settle(*effect, text, false);
+            }
+            Fact::ToolRetryDecided { effect, error, delay_ms, timer } => {
+                self.count_effect(Some(*timer));
+                self.usage.tool_calls += 1;
+                if let Some(tool) = self.tool_mut(ToolWaiting::Result(*effect)) {
+                    tool.retries.push((*delay_ms, error.dict.code.clone()));
+                    tool.waiting = ToolWaiting::Backoff(*timer);
+                }
+            }
+            Fact::ToolRestarted { timer, effect } => {
+                self.count_effect(Some(*effect));
+                if let Some(tool) = self.tool_mut(ToolWaiting::Backoff(*timer)) {
+                    tool.waiting = ToolWaiting::Result(*effect);
+                }
             }
             Fact::ToolFailed { effect, error } => {
                 self.usage.tool_calls += 1;
@@ -246,7 +281,7 @@ impl State {
 
     /// Notes one tool's result; the last one of a batch moves them all into the conversation.
     fn settle(&mut self, effect: EffectId, text: String, is_error: bool) {
-        if let Some(tool) = self.batch.iter_mut().find(|tool| tool.effect == effect) {
+        if let Some(tool) = self.tool_mut(ToolWaiting::Result(effect)) {
             let (call_id, name) = (tool.call.id.clone(), tool.call.name.clone());
             tool.result = Some(ToolResult { call_id, name, text, is_error });
         }
@@ -255,6 +290,10 @@ impl State {
             let content = results.map(Block::ToolResult).collect();
             self.transcript.push(Arc::new(Message { role: Role::Tool, content }));
         }
+    }
+
+    fn tool_mut(&mut self, waiting: ToolWaiting) -> Option<&mut PendingTool> {
+        self.batch.iter_mut().find(|tool| tool.waiting == waiting && tool.result.is_none())
     }
 
     fn count_effect(&mut self, effect: Option<EffectId>) {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use aplomb_core::error::{Error, codes};
+use aplomb_core::near::did_you_mean;
 
-use super::{AgentConfig, Config, LlmConfig, Provider};
+use super::{AgentConfig, Config, LlmConfig, Provider, ToolExecutorConfig};
 use crate::tools::BUILT_IN;
 
 impl Config {
@@ -47,6 +48,10 @@ impl AgentConfig {
         self.llm.check()?;
         in_range("runtime.max_steps", self.runtime.max_steps, 1..=u32::MAX, "")?;
         in_range("retry.session.max_retries", self.retry.session.max_retries, 0..=100, "")?;
+        if let ToolExecutorConfig::Retry { config } = &self.tool_executor {
+            let path = "tool_executor.config.max_attempts";
+            in_range(path, config.max_attempts, 1..=100, "; use 1 to disable retries")?;
+        }
         in_range(
             "retry.exec.max_retries",
             self.retry.exec.max_retries,
@@ -65,8 +70,10 @@ impl AgentConfig {
                 return problem(&format!("tools[{index}].id"), format!("{:?} is taken", tool.id));
             }
             if !BUILT_IN.iter().any(|(name, _)| *name == tool.r#type) {
-                let known: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-                let what = format!("no tool is called {:?}; there are {}", tool.r#type, known.join(", "));
+                let known = || BUILT_IN.iter().map(|(name, _)| *name);
+                let hint = did_you_mean(&tool.r#type, known())
+                    .unwrap_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")));
+                let what = format!("no tool is called {:?}; {hint}", tool.r#type);
                 return problem(&format!("tools[{index}].type"), what);
             }
         }

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use aplomb_core::decide::{ExecRetry, Jitter, Restart, SessionRetry, TransportRetry};
+pub use aplomb_core::decide::{ExecRetry, Jitter, Restart, SessionRetry, ToolRetry, TransportRetry};
 use aplomb_core::error::{Error, codes};
+use aplomb_core::near::did_you_mean;
 use aplomb_core::redact;
 pub use aplomb_faultlab::script::Script;
 pub use aplomb_llm::StreamMode;
@@ -27,6 +28,25 @@ pub struct Config {
     pub version: Version,
     /// At least one agent, each with an id of its own.
     pub agents: Vec<AgentConfig>,
+    /// What is shown of what goes on.
+    #[serde(default)]
+    pub diagnostics: DiagnosticsConfig,
+}
+
+/// What is shown of what goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct DiagnosticsConfig {
+    /// The fields whose values are not shown in events and errors, wherever they stand; case and punctuation do not
+    /// count.
+    pub redact_keys: Vec<String>,
+}
+
+impl Default for DiagnosticsConfig {
+    fn default() -> DiagnosticsConfig {
+        DiagnosticsConfig { redact_keys: redact::DEFAULT_KEYS.map(str::to_owned).to_vec() }
+    }
 }
 
 /// The version of the format.
@@ -59,6 +79,9 @@ pub struct AgentConfig {
     /// What it can do.
     #[serde(default)]
     pub tools: Vec<ToolConfig>,
+    /// How its tools are called.
+    #[serde(default)]
+    pub tool_executor: ToolExecutorConfig,
     /// Its limits.
     #[serde(default)]
     pub runtime: LimitsConfig,
@@ -102,6 +125,27 @@ impl Default for PatternConfig {
 pub struct ReactConfig {
     /// Standing instructions, before the conversation.
     pub system_prompt: Option<String>,
+}
+
+/// How tools are called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ToolExecutorConfig {
+    /// Once: what failed is told to the model.
+    Safe {},
+    /// Again, where the error says that it may help.
+    Retry {
+        /// How often and when.
+        #[serde(default)]
+        config: ToolRetry,
+    },
+}
+
+impl Default for ToolExecutorConfig {
+    fn default() -> ToolExecutorConfig {
+        ToolExecutorConfig::Safe {}
+    }
 }
 
 /// A model.
@@ -299,7 +343,7 @@ impl Config {
             let (path, inner) = (error.path().to_string(), error.into_inner());
             let place = format!("{name}:{}:{}", inner.line(), inner.column());
             Error::new(codes::CONFIG_VALIDATION, format!("{place}: {path}: {}", what_is_wrong(&inner)))
-                .with_hint("docs/spec/runtime.md lists the keys")
+                .with_hint(meant(&inner).unwrap_or_else(|| "docs/spec/runtime.md lists the keys".to_owned()))
                 .with_context("path", path)
         })?;
         config.check(name)?;
@@ -316,6 +360,14 @@ fn what_is_wrong(error: &serde_json::Error) -> String {
         (Some((before, _)), Some((_, expected))) => format!("{before}string, expected{expected}"),
         _ => redact::text(text),
     }
+}
+
+/// The near match for an unknown key or value. Serde names what was found and what it knows in back-quotes.
+fn meant(error: &serde_json::Error) -> Option<String> {
+    let text = error.to_string();
+    let mut quoted = text.split('`').skip(1).step_by(2);
+    let found = quoted.next()?;
+    text.starts_with("unknown ").then(|| did_you_mean(found, quoted))?
 }
 
 /// Where a document holds the beginning of a `${VARIABLE}`.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aplomb_core::event::{Event, EventName, names};
 use aplomb_core::message::{Delta, Message};
+use aplomb_core::redact::Redactor;
 use aplomb_core::run::Identity;
 use serde_json::{Map, Value, json};
 
@@ -19,6 +20,7 @@ pub(crate) struct Publisher {
     pub(crate) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(crate) stream: Option<ChunkQueue>,
     wants_deltas: bool,
+    redactor: Arc<Redactor>,
     sequence: u64,
     /// The first delta of the call under way: what a restart voids.
     first_delta: Option<u64>,
@@ -30,12 +32,22 @@ impl Publisher {
         clock: Arc<RunClock>,
         subscribers: Vec<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
+        redactor: Arc<Redactor>,
     ) -> Publisher {
         let wants_deltas = stream.is_some()
             || subscribers.iter().any(|subscriber| {
                 catch_unwind(AssertUnwindSafe(|| subscriber.wants_deltas())).unwrap_or_default()
             });
-        Publisher { identity, clock, subscribers, stream, wants_deltas, sequence: 0, first_delta: None }
+        Publisher {
+            identity,
+            clock,
+            subscribers,
+            stream,
+            wants_deltas,
+            redactor,
+            sequence: 0,
+            first_delta: None,
+        }
     }
 
     pub(crate) fn is_watched(&self) -> bool {
@@ -44,6 +56,7 @@ impl Publisher {
 
     fn publish(&mut self, name: EventName, payload: Map<String, Value>) {
         let timestamp_ms = self.clock.wall_ms();
+        let payload = self.redacted(name, payload);
         let event = Event::new(name, &self.identity, self.sequence, timestamp_ms, payload);
         self.sequence += 1;
         for subscriber in &self.subscribers {
@@ -52,6 +65,19 @@ impl Publisher {
         }
         if let Some(stream) = &self.stream {
             stream.push_event(&event);
+        }
+    }
+
+    /// The payload without credentials. What the user said and what the model answers is theirs, and stays as it is.
+    fn redacted(&self, name: EventName, payload: Map<String, Value>) -> Map<String, Value> {
+        if [names::LLM_DELTA, names::SESSION_RUN_STARTED].contains(&name) {
+            return payload;
+        }
+        let mut payload = Value::Object(payload);
+        self.redactor.value(&mut payload);
+        match payload {
+            Value::Object(payload) => payload,
+            _ => Map::new(),
         }
     }
 

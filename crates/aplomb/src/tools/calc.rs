@@ -28,6 +28,10 @@ impl Tool for Calc {
         })
     }
 
+    fn idempotent(&self) -> bool {
+        true
+    }
+
     fn call(&self, arguments: Value, _context: ToolContext) -> BoxFuture<'_, Result<Value, Error>> {
         Box::pin(async move { evaluate(text_argument(&arguments, "expression")?) })
     }

@@ -24,6 +24,10 @@ impl Tool for CurrentTime {
         })
     }
 
+    fn idempotent(&self) -> bool {
+        true
+    }
+
     fn call(&self, arguments: Value, context: ToolContext) -> BoxFuture<'_, Result<Value, Error>> {
         Box::pin(async move {
             let zone = arguments.get("timezone").and_then(Value::as_str).unwrap_or("UTC");

@@ -28,6 +28,12 @@ pub trait Tool: Send + Sync + 'static {
     /// JSON Schema of the arguments, an object's.
     fn parameters(&self) -> Value;
 
+    /// Whether a call that is made twice does no more than one that is made once. A call that timed out is made again
+    /// only where it is so.
+    fn idempotent(&self) -> bool {
+        false
+    }
+
     /// Does it.
     ///
     /// # Errors
@@ -77,8 +83,10 @@ struct Entry {
 impl Toolbox {
     /// Adds a tool.
     pub(crate) fn add(&mut self, id: &str, tool: Arc<dyn Tool>) -> Result<(), Error> {
-        let described = catch_unwind(AssertUnwindSafe(|| (tool.description().to_owned(), tool.parameters())));
-        let (description, parameters) = described.map_err(|_| {
+        let described = catch_unwind(AssertUnwindSafe(|| {
+            (tool.description().to_owned(), tool.parameters(), tool.idempotent())
+        }));
+        let (description, parameters, idempotent) = described.map_err(|_| {
             Error::new(codes::PLUGIN_ERROR, format!("tool {id:?} panicked when it was asked for its schema"))
         })?;
         let arguments = jsonschema::validator_for(&parameters).map_err(|error| {
@@ -87,7 +95,7 @@ impl Toolbox {
                 format!("the parameters of tool {id:?} are no JSON Schema: {error}"),
             )
         })?;
-        let spec = ToolSpec { id: id.to_owned(), description, parameters };
+        let spec = ToolSpec { id: id.to_owned(), description, parameters, idempotent };
         match self.0.insert(id.to_owned(), Entry { tool, spec, arguments }) {
             None => Ok(()),
             Some(_) => Err(Error::new(codes::CONFIG_VALIDATION, format!("two tools are called {id:?}"))),
