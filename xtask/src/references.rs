@@ -3,15 +3,18 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use aplomb_core::error::codes;
+use aplomb_core::error::{Code, codes};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 
 const NOTE: &str = "<!-- Generated from the code by `cargo run -p xtask`. -->\n\n";
 
 fn references() -> [(PathBuf, String); 2] {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference");
-    [(docs.join("errors.md"), errors()), (docs.join("events.md"), events())]
+    [(docs().join("errors.md"), errors()), (docs().join("events.md"), events())]
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
 /// Writes the references.
@@ -24,8 +27,9 @@ pub(crate) fn write() -> Result<String, String> {
     Ok("the references are written".to_owned())
 }
 
-/// Fails if a reference is not what would be written.
+/// Fails if a reference is not what would be written, or a page does not agree with its code.
 pub(crate) fn check() -> Result<String, String> {
+    check_pages()?;
     for (file, text) in references() {
         if std::fs::read_to_string(&file).ok().as_deref() != Some(&text) {
             return Err(format!("{} is not up to date: run `cargo run -p xtask`", file.display()));
@@ -34,18 +38,51 @@ pub(crate) fn check() -> Result<String, String> {
     Ok("the references are up to date".to_owned())
 }
 
+/// Every code has a page that says of it what the table says, and there is no other page.
+fn check_pages() -> Result<(), String> {
+    let folder = docs().join("errors");
+    let pages =
+        std::fs::read_dir(&folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+    for page in pages.flatten() {
+        let name = page.file_name().to_string_lossy().into_owned();
+        if !codes::ALL.iter().any(|code| name == format!("{code}.md")) {
+            return Err(format!("docs/errors/{name} is the page of no code"));
+        }
+    }
+    for code in codes::ALL {
+        let page = code.page().unwrap_or_default();
+        let expected = [format!("# `{code}`"), row(*code)];
+        let sections = ["## Why", "## What to do", "## Example"].map(str::to_owned);
+        for line in expected.iter().chain(&sections) {
+            if !page.lines().any(|found| found == line) {
+                return Err(format!("docs/errors/{code}.md lacks the line: {line}"));
+            }
+        }
+        if !code.summary().is_some_and(|summary| summary.ends_with('.')) {
+            return Err(format!("docs/errors/{code}.md does not begin with a sentence"));
+        }
+    }
+    Ok(())
+}
+
+/// The row of a code's page.
+fn row(code: Code) -> String {
+    let parent = code.parent().map_or("—".to_owned(), |parent| format!("`{parent}`"));
+    let retryable = if code.retryable() { "yes" } else { "no" };
+    format!("| {} | {parent} | {retryable} | {} |", code.type_name(), code.stop_reason())
+}
+
 fn errors() -> String {
     let mut text = format!("# Error codes\n\n{NOTE}");
     text.push_str(
-        "| code | type | kind of | retryable | stop reason | extra context |\n|---|---|---|---|---|---|\n",
+        "| code | what happened | retryable | stop reason | extra context |\n|---|---|---|---|---|\n",
     );
     for code in codes::ALL {
-        let parent = code.parent().map(|parent| format!("`{parent}`")).unwrap_or_default();
         let fields: Vec<_> = code.fields().into_iter().map(|field| format!("`{field}`")).collect();
         let _never_fails = writeln!(
             text,
-            "| `{code}` | {} | {parent} | {} | {} | {} |",
-            code.type_name(),
+            "| [`{code}`](errors/{code}.md) | {} | {} | {} | {} |",
+            code.summary().unwrap_or_default(),
             if code.retryable() { "yes" } else { "no" },
             code.stop_reason(),
             fields.join(", ")

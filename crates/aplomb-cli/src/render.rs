@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
-use aplomb::Error;
 use aplomb::error::Attempt;
+use aplomb::{Error, for_people};
 
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -20,11 +20,16 @@ pub(crate) fn failure(error: &Error) -> String {
     while let Some(next) = cause {
         let line = next.to_string();
         let line = line.lines().next().unwrap_or_default();
-        // What the message says already is not said again.
-        if !line.is_empty() && !error.message().contains(line) {
+        // What the message says already is not said again; a place is said there in another form.
+        let words = line.split(" at line ").next().unwrap_or_default();
+        if !words.is_empty() && !error.message().contains(words) {
             let _never_fails = write!(text, "\n  cause: {line}");
         }
         cause = next.source();
+    }
+    if let Some(wait) = error.wait() {
+        let _never_fails =
+            write!(text, "\n  wait: the provider asked for {}", for_people(wait.retry_after_ms));
     }
     for (field, label) in [("request_id", "request"), ("run_id", "run")] {
         if let Some(value) = error.context(field).and_then(|value| value.as_str()) {
@@ -34,6 +39,9 @@ pub(crate) fn failure(error: &Error) -> String {
     if let Some(hint) = error.hint() {
         let _never_fails = write!(text, "\n  hint: {hint}");
     }
+    if let Some(url) = error.to_dict().docs_url {
+        let _never_fails = write!(text, "\n  docs: {url}");
+    }
     text
 }
 
@@ -42,7 +50,7 @@ fn one_attempt(attempt: &Attempt) -> String {
     let mut line = format!("attempt {number} ({layer}): {}", attempt.error());
     let _never_fails = match (attempt.delay_ms, &attempt.delay_source) {
         (Some(delay_ms), Some(source)) => {
-            write!(line, "{DIM} → {action} after {:.1} s ({source}; {rule}){DIM:#}", delay_ms as f64 / 1000.0)
+            write!(line, "{DIM} → {action} after {} ({source}; {rule}){DIM:#}", for_people(delay_ms))
         }
         _ => write!(line, "{DIM} → {action} ({rule}){DIM:#}"),
     };

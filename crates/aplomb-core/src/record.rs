@@ -131,6 +131,8 @@ pub enum Fact {
         effect: EffectId,
         /// Why.
         error: ErrorDetails,
+        /// What the model is told.
+        told: String,
     },
     /// A tool call was not run at all.
     ToolRefused {
@@ -138,6 +140,8 @@ pub enum Fact {
         effect: EffectId,
         /// Why.
         error: ErrorDetails,
+        /// What the model is told.
+        told: String,
     },
     /// The run ended.
     Finished {

@@ -1,4 +1,5 @@
 //! The `retry` tool executor of `docs/spec/retry.md` §2, on whole runs.
+#![expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use aplomb_core::decide::{Jitter, ToolRetry};
 use aplomb_core::error::{Error, codes};

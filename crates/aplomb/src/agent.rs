@@ -6,7 +6,7 @@ use std::time::Duration;
 use aplomb_core::decide::{Policy, ToolRetry};
 use aplomb_core::error::{Error, codes};
 use aplomb_core::redact;
-use aplomb_core::run::{AgentSpec, Machine, React};
+use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, React};
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
@@ -27,6 +27,7 @@ impl Agent {
     pub(crate) fn new<'a>(
         config: &'a AgentConfig,
         own_tools: impl Iterator<Item = (&'a str, Arc<dyn Tool>)>,
+        own_pattern: Option<Arc<dyn Pattern>>,
     ) -> Result<Agent, Error> {
         let mut tools = Toolbox::default();
         let built_in = config.tools.iter().filter(|tool| tool.enabled).filter_map(|tool| {
@@ -37,6 +38,8 @@ impl Agent {
             tools.add(id, tool)?;
         }
         let PatternConfig::React { config: react } = &config.pattern;
+        let pattern = own_pattern.unwrap_or_else(|| Arc::new(React::default()));
+        check_capabilities(config, &*pattern)?;
         let spec = AgentSpec {
             provider: config.llm.provider.as_str().to_owned(),
             model: config.llm.model.clone(),
@@ -45,13 +48,26 @@ impl Agent {
             policy: policy(config),
         };
         Ok(Agent {
-            machine: Machine::new(Arc::new(spec), Arc::new(React::default())),
+            machine: Machine::new(Arc::new(spec), pattern),
             model: Arc::new(Model::new(model_config(&config.llm)?)?),
             tools: Arc::new(tools),
             system_prompt: react.system_prompt.clone(),
             memory: config.memory.map(|MemoryConfig::Buffer {}| Arc::new(Buffer::default())),
         })
     }
+}
+
+/// What the wires that there are can carry, whoever serves the model.
+const OFFERED: [Capability; 2] = [Capability::Tools, Capability::Images];
+
+/// Refuses a pattern that needs what the model does not offer.
+fn check_capabilities(config: &AgentConfig, pattern: &dyn Pattern) -> Result<(), Error> {
+    let Some(need) = pattern.needs().iter().find(|need| !OFFERED.contains(need)) else {
+        return Ok(());
+    };
+    let (kind, provider) = (pattern.kind(), config.llm.provider.as_str());
+    let message = format!("pattern {kind:?} needs {need}, which provider {provider:?} does not offer");
+    Err(Error::new(codes::PLUGIN_CAPABILITY, message))
 }
 
 fn policy(config: &AgentConfig) -> Policy {

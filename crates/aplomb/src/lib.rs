@@ -26,11 +26,12 @@ pub mod tools;
 
 pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
+pub use aplomb_core::message::ToolCall;
 pub use aplomb_core::message::{Block, ImageSource, Message, Role};
-pub use aplomb_core::run::{RunUsage, StopReason};
+pub use aplomb_core::run::{Ask, Capability, Pattern, RunUsage, StopReason, View};
 pub use aplomb_core::{failure, near, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
-pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
+pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_people};
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};
 

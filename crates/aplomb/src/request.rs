@@ -225,11 +225,15 @@ impl Retry {
 impl fmt::Display for Retry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Retry { attempt, max_attempts, reason, delay_ms, delay_source, error, .. } = self;
-        let seconds = *delay_ms as f64 / 1000.0;
         write!(f, "attempt {attempt} of {max_attempts} failed ({reason}")?;
         if !error.is_empty() {
             write!(f, ": {error}")?;
         }
-        write!(f, "); trying again in {seconds:.1} s ({delay_source})")
+        write!(f, "); trying again in {} ({delay_source})", for_people(*delay_ms))
     }
+}
+
+/// A time as people read it: `40 ms`, `1.5 s`.
+pub fn for_people(time_ms: u64) -> String {
+    if time_ms < 1_000 { format!("{time_ms} ms") } else { format!("{:.1} s", time_ms as f64 / 1_000.0) }
 }

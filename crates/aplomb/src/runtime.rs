@@ -11,7 +11,7 @@ use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Entry, Identity, RunStart, TimeLimit};
+use aplomb_core::run::{Entry, Identity, Pattern, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -58,6 +58,7 @@ pub struct RuntimeBuilder {
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     tools: Vec<(String, String, Arc<dyn Tool>)>,
+    patterns: BTreeMap<String, Arc<dyn Pattern>>,
     errors: Vec<Code>,
 }
 
@@ -83,6 +84,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Gives an agent a pattern of the program's own, in place of the config's.
+    #[must_use]
+    pub fn pattern(mut self, agent_id: &str, pattern: impl Pattern) -> RuntimeBuilder {
+        self.patterns.insert(agent_id.to_owned(), Arc::new(pattern));
+        self
+    }
+
     /// Makes an error of the program's own known, where its declaration was not derived.
     #[must_use]
     pub fn error<E: AgentError>(mut self) -> RuntimeBuilder {
@@ -103,16 +111,17 @@ impl RuntimeBuilder {
         for (index, agent) in self.config.agents.iter().enumerate() {
             let own = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
             let own = own.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone()));
-            let built =
-                Agent::new(agent, own).map_err(|error| error.with_place(&format!("agents[{index}]")))?;
+            let built = Agent::new(agent, own, self.patterns.get(&agent.id).cloned())
+                .map_err(|error| error.with_place(&format!("agents[{index}]")))?;
             agents.insert(agent.id.clone(), built);
         }
-        if let Some((agent_id, tool_id, _)) =
-            self.tools.iter().find(|(agent_id, _, _)| !agents.contains_key(agent_id))
+        let of_tools =
+            self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, format!("tool {tool_id:?}")));
+        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, "a pattern".to_owned()));
+        if let Some((agent_id, part)) = of_tools.chain(of_patterns).find(|(id, _)| !agents.contains_key(*id))
         {
-            let message =
-                format!("tool {tool_id:?} is for agent {agent_id:?}, which the config does not have");
-            return Err(Error::new(codes::CONFIG_VALIDATION, message));
+            let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
+            return Err(Error::new(codes::PLUGIN_LOAD, message));
         }
         let live = LiveRuns::default();
         let credentials =
@@ -145,6 +154,7 @@ impl Runtime {
             host: Arc::new(SystemHost),
             subscribers: Vec::new(),
             tools: Vec::new(),
+            patterns: BTreeMap::new(),
             errors: Vec::new(),
         }
     }

@@ -1,6 +1,12 @@
 //! The `aplomb` command from the outside: the real binary, its output and its exit codes.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed"
+)]
 
+mod rendered;
 mod run;
 mod support;
 #[cfg(unix)]

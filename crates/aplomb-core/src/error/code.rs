@@ -323,7 +323,7 @@ codes! {
     CONFIG_LOAD:                   "config.load",                Some(CONFIG_ERROR),      no,  Failed,          "ConfigLoadError",       []
         Some("run from the project's root, or give an absolute path to the config file");
     CONFIG_VALIDATION:             "config.validation",          Some(CONFIG_ERROR),      no,  Failed,          "ConfigValidationError", []
-        Some("docs/spec/runtime.md lists the keys");
+        None;
     PLUGIN_ERROR:                  "plugin.error",               Some(OPENAGENTS_ERROR),  no,  Failed,          "PluginError",           []
         None;
     PLUGIN_LOAD:                   "plugin.load",                Some(PLUGIN_ERROR),      no,  Failed,          "PluginLoadError",       []

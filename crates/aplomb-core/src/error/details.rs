@@ -145,8 +145,15 @@ impl From<ErrorDetails> for Error {
     }
 }
 
+/// The most characters of a message that leave the process. What is longer is a document, and not a message.
+const MESSAGE_LIMIT: usize = 4_096;
+
 fn first_line(message: &str) -> String {
-    message.lines().next().unwrap_or_default().to_owned()
+    let line = message.lines().next().unwrap_or_default();
+    match line.char_indices().nth(MESSAGE_LIMIT) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -139,6 +139,18 @@ impl Error {
         }))
     }
 
+    /// An error of that code which stands for a foreign one: its text is the message, and it is the cause.
+    ///
+    /// ```
+    /// use aplomb_core::error::{Error, codes};
+    /// let read = std::fs::read_to_string("/no/such/file");
+    /// let error = read.map_err(|error| Error::foreign(codes::TOOL_ERROR, error)).unwrap_err();
+    /// assert!(std::error::Error::source(&error).unwrap().is::<std::io::Error>());
+    /// ```
+    pub fn foreign<E: StdError + Send + Sync + 'static>(code: Code, error: E) -> Error {
+        Error::new(code, error.to_string()).with_foreign_cause(error)
+    }
+
     /// The error that a program's own error is to the rest of Aplomb: its code, text, hint, context and causes.
     pub fn custom<E: AgentError>(error: E) -> Error {
         let mut made = Error::new(E::CODE, error.to_string());
@@ -243,6 +255,46 @@ impl Error {
         self.0.context.get(field).filter(|value| !value.is_null())
     }
 
+    /// How long the provider asked to wait, and when that is over, where it did.
+    pub fn wait(&self) -> Option<Wait> {
+        let number = |field| self.context(field).and_then(Value::as_u64);
+        Some(Wait { retry_after_ms: number("retry_after_ms")?, resume_at_ms: number("resume_at") })
+    }
+
+    /// What the provider's HTTP response was, where there was one.
+    pub fn http(&self) -> Option<Http<'_>> {
+        let text = |field| self.context(field).and_then(Value::as_str);
+        let status = u16::try_from(self.context("status")?.as_u64()?).ok()?;
+        Some(Http { status, request_id: text("request_id"), excerpt: text("excerpt") })
+    }
+
+    /// Which time limit passed, where one did.
+    pub fn time_limit(&self) -> Option<TimeLimit<'_>> {
+        let text = |field| self.context(field).and_then(Value::as_str);
+        let limit_ms = self.context("limit_ms").and_then(Value::as_u64);
+        Some(TimeLimit { setting: text("setting")?, limit_ms, waiting_for: text("where") })
+    }
+
+    /// Which limit was reached, where one was.
+    pub fn limit(&self) -> Option<Limit<'_>> {
+        let kind = self.context("kind").and_then(Value::as_str);
+        Some(Limit {
+            kind,
+            current: self.context("current")?.as_f64()?,
+            limit: self.context("limit")?.as_f64()?,
+        })
+    }
+
+    /// What was wrong with an output, where that is the error.
+    pub fn output_validation(&self) -> Option<OutputValidation<'_>> {
+        let text = |field| self.context(field).and_then(Value::as_str);
+        Some(OutputValidation {
+            attempts: self.context("attempts")?.as_u64()?,
+            last_error: text("last_validation_error")?,
+            output_type: text("output_type"),
+        })
+    }
+
     /// The fine cause of a model failure, such as `rate_limit` or `quota_exhausted`.
     pub fn reason(&self) -> Option<&str> {
         self.context("reason").and_then(Value::as_str)
@@ -267,6 +319,64 @@ impl Error {
     pub fn to_dict(&self) -> ErrorDict {
         self.details().dict
     }
+}
+
+/// How long a provider asked to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wait {
+    /// Milliseconds from the failure.
+    pub retry_after_ms: u64,
+    /// When the wait is over, in ms of Unix time.
+    pub resume_at_ms: Option<u64>,
+}
+
+/// A provider's HTTP response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Http<'a> {
+    /// The status.
+    pub status: u16,
+    /// The provider's name for the request.
+    pub request_id: Option<&'a str>,
+    /// The beginning of the body.
+    pub excerpt: Option<&'a str>,
+}
+
+/// A time limit that passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeLimit<'a> {
+    /// The setting that governs it.
+    pub setting: &'a str,
+    /// The limit, in ms.
+    pub limit_ms: Option<u64>,
+    /// What was waited for.
+    pub waiting_for: Option<&'a str>,
+}
+
+/// A limit that was reached.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Limit<'a> {
+    /// The dimension of a budget; `None` for a limit of the agent.
+    pub kind: Option<&'a str>,
+    /// How much was used.
+    pub current: f64,
+    /// How much there was.
+    pub limit: f64,
+}
+
+/// An output that did not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutputValidation<'a> {
+    /// How many times the model was asked.
+    pub attempts: u64,
+    /// What was wrong the last time.
+    pub last_error: &'a str,
+    /// What was wanted.
+    pub output_type: Option<&'a str>,
 }
 
 impl StdError for Error {

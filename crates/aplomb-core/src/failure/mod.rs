@@ -275,6 +275,11 @@ impl Failure {
         }
     }
 
+    /// The beginning of the body as a line, where there is one.
+    pub fn excerpt(&self) -> Option<String> {
+        (!self.body.trim().is_empty()).then(|| one_line(&self.body))
+    }
+
     /// True where nothing in the failure says what went wrong: no status that does, no provider's word, no text.
     /// Almost always a stream that broke before a structured body arrived.
     pub fn is_wordless(&self) -> bool {

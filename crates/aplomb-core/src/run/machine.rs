@@ -1,10 +1,12 @@
 //! The machine: turns inputs into records and effects. Total, and pure.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, PendingTool, State, ToolWaiting, Waiting};
 use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
@@ -217,8 +219,7 @@ impl Turn<'_> {
     /// Does what the pattern wants, until something is in flight or the run is over.
     fn advance(&mut self) {
         loop {
-            let view = View { transcript: &self.state.transcript, finish: self.state.finish.as_ref() };
-            match self.pattern.next(view) {
+            match self.ask_pattern() {
                 Ask::Model => return self.open_call(),
                 Ask::Tools(calls) => {
                     self.open_batch(calls);
@@ -232,14 +233,24 @@ impl Turn<'_> {
         }
     }
 
+    /// What the pattern wants. One that panics fails the run, and nothing else.
+    fn ask_pattern(&self) -> Ask {
+        let view = View { transcript: &self.state.transcript, finish: self.state.finish.as_ref() };
+        catch_unwind(AssertUnwindSafe(|| self.pattern.next(view))).unwrap_or_else(|panic| {
+            let what = panic_message(&*panic);
+            Ask::Fail(Error::new(
+                codes::PATTERN_ERROR,
+                format!("pattern {} panicked: {what}", self.pattern.kind()),
+            ))
+        })
+    }
+
     fn open_call(&mut self) {
         let (steps, limit) = (self.state.steps, self.agent.max_steps);
         if steps >= limit {
             let error = Error::new(
                 codes::EXECUTION_MAX_STEPS,
-                format!(
-                    "the agent made {steps} model calls and is not done; agent.runtime.max_steps is {limit}"
-                ),
+                format!("the agent made {steps} model calls and is not done; runtime.max_steps is {limit}"),
             )
             .with_hint("raise runtime.max_steps, or make the pattern converge")
             .with_context("current", steps)
@@ -319,6 +330,7 @@ impl Turn<'_> {
                 .with_context("reason", verdict.reason.as_str())
                 .with_context("status", failure.status)
                 .with_context("request_id", failure.request_id.as_deref())
+                .with_context("excerpt", failure.excerpt())
                 .with_cause(Error::from(ErrorDetails::seen(failure)))
                 .with_attempts(attempts);
         let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
@@ -397,7 +409,7 @@ impl Turn<'_> {
             return self.effects.push(Effect::SetTimer { effect: timer, at, ordered_wait: true });
         }
         self.announce_tool_failed(&tool.call, &tool.retries, &error);
-        self.record(Fact::ToolFailed { effect, error: error.details() });
+        self.record(Fact::ToolFailed { effect, told: told(&error), error: error.details() });
     }
 
     /// Calls a tool again whose wait is over; false if none waits for that timer.
@@ -423,7 +435,7 @@ impl Turn<'_> {
     fn refuse_tool(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
         let error = self.tool_error(error, call);
         self.announce_tool_failed(call, &[], &error);
-        self.record(Fact::ToolRefused { effect, error: error.details() });
+        self.record(Fact::ToolRefused { effect, told: told(&error), error: error.details() });
     }
 
     fn tool_error(&self, error: Error, call: &ToolCall) -> Error {
@@ -586,4 +598,13 @@ impl Turn<'_> {
         self.state.apply(&record);
         self.records.push(record);
     }
+}
+
+/// What the model is told of a tool's error. The hint of a code is for people who run the agent; one of the error's own
+/// may help the model, too.
+fn told(error: &Error) -> String {
+    let own_hint = error.hint().filter(|hint| error.code().hint() != Some(hint));
+    let hint = own_hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    let details = error.to_dict();
+    format!("{}: {}{hint}", details.code, details.message)
 }

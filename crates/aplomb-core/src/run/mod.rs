@@ -17,5 +17,11 @@ mod state;
 pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit};
 pub use machine::{AgentSpec, Machine};
 pub use outcome::{RunUsage, StopReason};
-pub use pattern::{Ask, Pattern, React, View};
+pub use pattern::{Ask, Capability, Pattern, React, View};
 pub use state::{Finished, State};
+
+/// What a panic said.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

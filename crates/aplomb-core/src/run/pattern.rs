@@ -1,5 +1,6 @@
 //! Patterns: the policy that says what an agent does next. Knows the conversation, not how it is carried out.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, codes};
@@ -28,6 +29,28 @@ pub enum Ask {
     Fail(Error),
 }
 
+/// Something that one part of an agent may need of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Capability {
+    /// Asking for tools.
+    Tools,
+    /// Answering in the form of a schema.
+    StructuredOutput,
+    /// Looking at images.
+    Images,
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Capability::Tools => "tools",
+            Capability::StructuredOutput => "structured output",
+            Capability::Images => "images",
+        })
+    }
+}
+
 /// The policy that says what an agent does next.
 ///
 /// A pattern is consulted whenever nothing is in flight. Its answer must follow from the view alone.
@@ -37,6 +60,11 @@ pub trait Pattern: Send + Sync + 'static {
 
     /// Changes when the same view may get another answer; recorded with the run.
     fn version(&self) -> u32;
+
+    /// What it cannot do without.
+    fn needs(&self) -> &[Capability] {
+        &[]
+    }
 
     /// What is to happen next.
     fn next(&self, view: View<'_>) -> Ask;

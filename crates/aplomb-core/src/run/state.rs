@@ -235,11 +235,11 @@ impl State {
                     tool.waiting = ToolWaiting::Result(*effect);
                 }
             }
-            Fact::ToolFailed { effect, error } => {
+            Fact::ToolFailed { effect, told, error: _ } => {
                 self.usage.tool_calls += 1;
-                self.settle(*effect, told(error), true);
+                self.settle(*effect, told.clone(), true);
             }
-            Fact::ToolRefused { effect, error } => self.settle(*effect, told(error), true),
+            Fact::ToolRefused { effect, told, error: _ } => self.settle(*effect, told.clone(), true),
             Fact::Finished { stop_reason, output, error } => {
                 self.call = None;
                 self.acquiring = None;
@@ -308,12 +308,6 @@ impl Finished {
     pub fn to_error(&self) -> Option<Error> {
         self.error.clone().map(Error::from)
     }
-}
-
-/// What the model is told of an error.
-fn told(error: &ErrorDetails) -> String {
-    let hint = error.dict.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    format!("{}: {}{hint}", error.dict.code, error.dict.message)
 }
 
 fn attempt(call: &Call, failure: &Failure, verdict: &Verdict) -> Attempt {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use aplomb_core::error::{Error, codes};
+use aplomb_core::error::{Code, Error, codes};
 use aplomb_core::near::did_you_mean;
 
 use super::{AgentConfig, Config, LlmConfig, Provider, ToolExecutorConfig};
@@ -10,27 +10,34 @@ use crate::tools::BUILT_IN;
 
 impl Config {
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
-        let at = |path: String, what: String| {
-            Error::new(codes::CONFIG_VALIDATION, format!("{name}: {path}: {what}")).with_context("path", path)
+        let at = |code: Code, path: String, what: String| {
+            Error::new(code, format!("{name}: {path}: {what}")).with_context("path", path)
         };
+        let invalid = |path: String, what: String| at(codes::CONFIG_VALIDATION, path, what);
         if self.agents.is_empty() {
-            return Err(at("agents".to_owned(), "at least one agent is needed".to_owned()));
+            return Err(invalid("agents".to_owned(), "at least one agent is needed".to_owned()));
         }
         let mut ids = BTreeSet::new();
         for (index, agent) in self.agents.iter().enumerate() {
             if !ids.insert(&agent.id) {
-                return Err(at(format!("agents[{index}].id"), format!("{:?} is taken", agent.id)));
+                return Err(invalid(format!("agents[{index}].id"), format!("{:?} is taken", agent.id)));
             }
-            agent.check().map_err(|(path, what)| at(format!("agents[{index}].{path}"), what))?;
+            agent
+                .check()
+                .map_err(|Problem { code, path, what }| at(code, format!("agents[{index}].{path}"), what))?;
         }
         Ok(())
     }
 }
 
-type Problem = (String, String);
+struct Problem {
+    code: Code,
+    path: String,
+    what: String,
+}
 
 fn problem(path: &str, what: impl Into<String>) -> Result<(), Problem> {
-    Err((path.to_owned(), what.into()))
+    Err(Problem { code: codes::CONFIG_VALIDATION, path: path.to_owned(), what: what.into() })
 }
 
 fn in_range(path: &str, value: u32, range: std::ops::RangeInclusive<u32>, hint: &str) -> Result<(), Problem> {
@@ -74,7 +81,7 @@ impl AgentConfig {
                 let hint = did_you_mean(&tool.r#type, known())
                     .unwrap_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")));
                 let what = format!("no tool is called {:?}; {hint}", tool.r#type);
-                return problem(&format!("tools[{index}].type"), what);
+                return Err(Problem { code: codes::PLUGIN_LOAD, path: format!("tools[{index}].type"), what });
             }
         }
         Ok(())

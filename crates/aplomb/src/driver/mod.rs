@@ -2,7 +2,6 @@
 
 mod publish;
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -10,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::message::{Message, ToolCall};
-use aplomb_core::run::{Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State};
+use aplomb_core::run::{
+    Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State, panic_message,
+};
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::{Model, ModelRequest};
 use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
@@ -204,7 +205,10 @@ impl Driver {
             }
         };
         AssertUnwindSafe(asked).catch_unwind().map(move |asked| {
-            asked.unwrap_or_else(|panic| Input::EffectPanicked { effect, message: panic_message(&*panic) })
+            asked.unwrap_or_else(|panic| Input::EffectPanicked {
+                effect,
+                message: panic_message(&*panic).to_owned(),
+            })
         })
     }
 
@@ -235,7 +239,7 @@ impl Driver {
                 Ok(input) => input,
                 Err(joined) => {
                     let message = match joined.try_into_panic() {
-                        Ok(panic) => panic_message(&*panic),
+                        Ok(panic) => panic_message(&*panic).to_owned(),
                         Err(_) => "the task was aborted".to_owned(),
                     };
                     Input::EffectPanicked { effect, message }
@@ -262,10 +266,4 @@ impl InFlight {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a panic said.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }
