@@ -43,8 +43,12 @@ fn a_conversation_is_written_as_the_reference_has_it() {
         Message { role: Role::Tool, content: vec![result("call_1", "one"), result("call_2", "two")] },
     ];
     let parameters = json!({"type": "object"});
-    let tool =
-        ToolSpec { id: "calc".to_owned(), description: "adds".to_owned(), parameters: parameters.clone() };
+    let tool = ToolSpec {
+        id: "calc".to_owned(),
+        description: "adds".to_owned(),
+        parameters: parameters.clone(),
+        idempotent: true,
+    };
     let wire_call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "calc", "arguments": arguments}});
     assert_eq!(
         body(true, messages, &[tool]),

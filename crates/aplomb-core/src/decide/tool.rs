@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Backoff, Jitter, Moment, backoff};
+use super::{Backoff, Jitter, Moment, Policy, backoff};
 use crate::error::{Error, codes};
 
 /// The `retry` tool executor's settings: `docs/spec/retry.md` §2, "Tools".
@@ -44,32 +44,33 @@ impl ToolRetry {
 /// How long to wait before the call is made again; `None` where it is not. `attempts` counts the one that failed.
 ///
 /// Exactly the errors whose `retryable` is true are worth another attempt, but for the time-out of a tool that is not
-/// idempotent: it may have run. The error's `retry_after_ms` is a floor that jitter never undercuts. A wait that would
-/// end after the deadline is not begun.
+/// idempotent: it may have run. The error's `retry_after_ms` is a floor that jitter never undercuts. A wait longer than
+/// `max_inline_wait_ms`, or that would end after the deadline, is not begun.
 pub fn decide_tool(
     error: &Error,
     idempotent: bool,
     attempts: u32,
-    policy: &ToolRetry,
+    policy: &Policy,
     moment: Moment,
 ) -> Option<u64> {
+    let retry = &policy.tools;
     let may_have_run = error.is_a(codes::TOOL_TIMEOUT) && !idempotent;
-    if !error.retryable() || may_have_run || attempts >= policy.max_attempts {
+    if !error.retryable() || may_have_run || attempts >= retry.max_attempts {
         return None;
     }
     let backoff = Backoff {
-        initial_ms: policy.initial_backoff_ms,
-        multiplier: policy.backoff_multiplier,
-        max_ms: policy.max_backoff_ms,
+        initial_ms: retry.initial_backoff_ms,
+        multiplier: retry.backoff_multiplier,
+        max_ms: retry.max_backoff_ms,
     };
     let (for_backoff, for_hint) = backoff::two_draws(moment.entropy);
-    let layer_ms = policy.jitter.apply(backoff.delay_ms(attempts.saturating_sub(1)), for_backoff);
+    let layer_ms = retry.jitter.apply(backoff.delay_ms(attempts.saturating_sub(1)), for_backoff);
     let hint_ms = error.context("retry_after_ms").and_then(serde_json::Value::as_u64).unwrap_or_default();
     let left_ms = moment.deadline.map_or(u64::MAX, |deadline| deadline.saturating_sub(moment.at));
-    if layer_ms.max(hint_ms) > left_ms {
+    if layer_ms.max(hint_ms) > left_ms.min(policy.max_inline_wait_ms) {
         return None;
     }
-    let spread_ms = backoff::hint_spread(policy.jitter, hint_ms, left_ms);
+    let spread_ms = backoff::hint_spread(retry.jitter, hint_ms, left_ms);
     Some(layer_ms.max(hint_ms.saturating_add(backoff::uniform(for_hint, spread_ms))))
 }
 
@@ -79,8 +80,12 @@ mod tests {
 
     const NOW: Moment = Moment { at: 0, deadline: None, entropy: 0 };
 
-    fn exact() -> ToolRetry {
-        ToolRetry { jitter: Jitter::None, ..ToolRetry::default() }
+    fn spread() -> Policy {
+        Policy { tools: ToolRetry::default(), ..Policy::default() }
+    }
+
+    fn exact() -> Policy {
+        Policy { tools: ToolRetry { jitter: Jitter::None, ..ToolRetry::default() }, ..Policy::default() }
     }
 
     #[test]
@@ -109,9 +114,10 @@ mod tests {
     fn the_services_hint_is_a_floor_and_the_deadline_a_ceiling() {
         let error = Error::new(codes::TOOL_RATE_LIMIT, "slow down").with_context("retry_after_ms", 3_000);
         assert_eq!(decide_tool(&error, false, 1, &exact(), NOW), Some(3_000));
-        let spread =
-            decide_tool(&error, false, 1, &ToolRetry::default(), Moment { entropy: u64::MAX, ..NOW });
+        let spread = decide_tool(&error, false, 1, &spread(), Moment { entropy: u64::MAX, ..NOW });
         assert!(spread.is_some_and(|wait| (3_000..=3_300).contains(&wait)), "{spread:?}");
         assert_eq!(decide_tool(&error, false, 1, &exact(), Moment { deadline: Some(2_999), ..NOW }), None);
+        let hour = Error::new(codes::TOOL_RATE_LIMIT, "slow down").with_context("retry_after_ms", 3_600_000);
+        assert_eq!(decide_tool(&hour, false, 1, &exact(), NOW), None);
     }
 }

@@ -1,22 +1,16 @@
 //! The machine: turns inputs into records and effects. Total, and pure.
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
-use super::state::{Call, PendingTool, State, ToolWaiting, Waiting};
+use super::state::{Call, State, Waiting};
 use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
-use crate::decide::{
-    Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide, decide_tool,
-};
+use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide};
 use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
 use crate::failure::{Failure, Reason, Verdict, classify};
-use crate::message::{FinishReason, Reply, Role, ToolCall};
-use crate::near::did_you_mean;
+use crate::message::Role;
 use crate::record::{Fact, Record};
 use crate::tool::ToolSpec;
 
@@ -74,7 +68,7 @@ pub(super) struct Turn<'a> {
     pub(super) agent: &'a AgentSpec,
     pattern: &'a dyn Pattern,
     pub(super) at: u64,
-    entropy: u64,
+    pub(super) entropy: u64,
     pub(super) state: State,
     records: Vec<Record>,
     pub(super) effects: Vec<Effect>,
@@ -217,7 +211,7 @@ impl Turn<'_> {
     }
 
     /// Does what the pattern wants, until something is in flight or the run is over.
-    fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         loop {
             match self.ask_pattern() {
                 Ask::Model => return self.open_call(),
@@ -347,121 +341,6 @@ impl Turn<'_> {
         error
     }
 
-    fn open_batch(&mut self, calls: Vec<ToolCall>) {
-        let EffectId(first) = self.state.next_effect();
-        let calls: Vec<_> = (first..).map(EffectId).zip(calls).collect();
-        self.record(Fact::BatchOpened { calls: calls.clone() });
-        for (effect, call) in calls {
-            self.announce_tool_call(&call);
-            match self.arguments_of(&call) {
-                Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-                Err(error) => self.refuse_tool(effect, &call, error),
-            }
-        }
-    }
-
-    /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.
-    fn arguments_of(&self, call: &ToolCall) -> Result<Value, Error> {
-        if self.state.finish == Some(FinishReason::Length) {
-            return Err(Error::new(
-                codes::TOOL_VALIDATION,
-                format!(
-                    "{} was not run: the model reached its token limit in the middle of the call",
-                    call.name
-                ),
-            )
-            .with_hint("ask for less in one call"));
-        }
-        if self.tool_spec(call).is_none() {
-            let known = || self.agent.tools.iter().map(|tool| tool.id.as_str());
-            let hint = did_you_mean(&call.name, known()).unwrap_or_else(|| match known().next() {
-                None => "this agent has no tools".to_owned(),
-                Some(_) => format!("the tools are: {}", known().collect::<Vec<_>>().join(", ")),
-            });
-            return Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {:?}", call.name))
-                .with_hint(hint));
-        }
-        // A tool without parameters may be called with nothing at all.
-        let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        match serde_json::from_str(text) {
-            Ok(arguments @ Value::Object(_)) => Ok(arguments),
-            Ok(_) => Err(Error::new(
-                codes::TOOL_VALIDATION,
-                format!("{} takes a JSON object as arguments", call.name),
-            )),
-            Err(cause) => Err(Error::new(
-                codes::TOOL_VALIDATION,
-                format!("the arguments of {} are not valid JSON: {cause}", call.name),
-            )),
-        }
-    }
-
-    fn tool_failed(&mut self, effect: EffectId, tool: &PendingTool, error: Error) {
-        let error = self.tool_error(error, &tool.call);
-        let idempotent = self.tool_spec(&tool.call).is_some_and(|spec| spec.idempotent);
-        let attempts = u32::try_from(tool.retries.len()).unwrap_or(u32::MAX).saturating_add(1);
-        let moment = Moment { at: self.at, deadline: self.state.deadline(), entropy: self.entropy };
-        if let Some(delay_ms) = decide_tool(&error, idempotent, attempts, &self.agent.policy.tools, moment) {
-            self.announce_tool_retry(&tool.call, attempts, &error);
-            let timer = self.state.next_effect();
-            self.record(Fact::ToolRetryDecided { effect, error: error.details(), delay_ms, timer });
-            let at = self.at.saturating_add(delay_ms);
-            return self.effects.push(Effect::SetTimer { effect: timer, at, ordered_wait: true });
-        }
-        self.announce_tool_failed(&tool.call, &tool.retries, &error);
-        self.record(Fact::ToolFailed { effect, told: told(&error), error: error.details() });
-    }
-
-    /// Calls a tool again whose wait is over; false if none waits for that timer.
-    fn restart_tool(&mut self, timer: EffectId) -> bool {
-        let waits =
-            |tool: &&PendingTool| tool.waiting == ToolWaiting::Backoff(timer) && tool.result.is_none();
-        let Some(call) = self.state.batch.iter().find(waits).map(|tool| tool.call.clone()) else {
-            return false;
-        };
-        let effect = self.state.next_effect();
-        self.record(Fact::ToolRestarted { timer, effect });
-        match self.arguments_of(&call) {
-            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-            Err(error) => self.refuse_tool(effect, &call, error),
-        }
-        true
-    }
-
-    fn tool_spec(&self, call: &ToolCall) -> Option<&ToolSpec> {
-        self.agent.tools.iter().find(|tool| tool.id == call.name)
-    }
-
-    fn refuse_tool(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
-        let error = self.tool_error(error, call);
-        self.announce_tool_failed(call, &[], &error);
-        self.record(Fact::ToolRefused { effect, told: told(&error), error: error.details() });
-    }
-
-    fn tool_error(&self, error: Error, call: &ToolCall) -> Error {
-        self.identified(error)
-            .or_context("tool_id", call.name.as_str())
-            .or_context("tool_name", call.name.as_str())
-    }
-
-    /// Gives a name to the tool calls that the provider gave none, or one that another call has: a result could not be
-    /// told whose it is. The transcript only grows, so the name is unique in it.
-    fn name_calls(&self, reply: &mut Reply) {
-        let mut taken = BTreeSet::new();
-        for (index, call) in reply.message.tool_calls_mut().enumerate() {
-            if call.id.is_empty() || !taken.insert(call.id.clone()) {
-                call.id = format!("call_{}_{index}", self.state.transcript.len());
-                taken.insert(call.id.clone());
-            }
-        }
-    }
-
-    fn advance_after_batch(&mut self) {
-        if self.state.batch.is_empty() {
-            self.advance();
-        }
-    }
-
     fn cancel(&mut self, by: &str) {
         let error = Error::new(codes::EXECUTION_CANCELLED, format!("the run was cancelled by {by}"))
             .with_context("by", by)
@@ -575,12 +454,6 @@ impl Turn<'_> {
         matches!(waiting, Some(Waiting::Reply { effect, .. }) if effect == id)
     }
 
-    fn awaits_tool(&self, effect: EffectId) -> Option<PendingTool> {
-        let waits =
-            |tool: &&PendingTool| tool.waiting == ToolWaiting::Result(effect) && tool.result.is_none();
-        self.state.batch.iter().find(waits).cloned()
-    }
-
     /// The error with the identifiers that are known here.
     pub(super) fn identified(&self, error: Error) -> Error {
         let Some(opening) = &self.state.opening else {
@@ -593,18 +466,9 @@ impl Turn<'_> {
             .or_context("step_number", self.state.steps)
     }
 
-    fn record(&mut self, fact: Fact) {
+    pub(super) fn record(&mut self, fact: Fact) {
         let record = Record { at: self.at, fact };
         self.state.apply(&record);
         self.records.push(record);
     }
-}
-
-/// What the model is told of a tool's error. The hint of a code is for people who run the agent; one of the error's own
-/// may help the model, too.
-fn told(error: &Error) -> String {
-    let own_hint = error.hint().filter(|hint| error.code().hint() != Some(hint));
-    let hint = own_hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-    let details = error.to_dict();
-    format!("{}: {}{hint}", details.code, details.message)
 }

@@ -8,6 +8,7 @@
 //! [`Machine::handle`] returned; later, of those in a journal. Folding decides nothing.
 
 mod announce;
+mod batch;
 mod effect;
 mod machine;
 mod outcome;

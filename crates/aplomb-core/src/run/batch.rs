@@ -1,0 +1,147 @@
+//! The machine's tool calls: which may be run, which are made again, and what the model is told.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::machine::Turn;
+use super::state::{PendingTool, ToolWaiting};
+use super::{Effect, EffectId};
+use crate::decide::{Moment, decide_tool};
+use crate::error::{Error, codes};
+use crate::message::{FinishReason, Reply, ToolCall};
+use crate::near::did_you_mean;
+use crate::record::Fact;
+use crate::tool::ToolSpec;
+
+impl Turn<'_> {
+    pub(super) fn open_batch(&mut self, calls: Vec<ToolCall>) {
+        let EffectId(first) = self.state.next_effect();
+        let calls: Vec<_> = (first..).map(EffectId).zip(calls).collect();
+        self.record(Fact::BatchOpened { calls: calls.clone() });
+        for (effect, call) in calls {
+            self.announce_tool_call(&call);
+            match self.arguments_of(&call) {
+                Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
+                Err(error) => self.refuse_tool(effect, &call, error),
+            }
+        }
+    }
+
+    /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.
+    fn arguments_of(&self, call: &ToolCall) -> Result<Value, Error> {
+        if self.state.finish == Some(FinishReason::Length) {
+            return Err(Error::new(
+                codes::TOOL_VALIDATION,
+                format!(
+                    "{} was not run: the model reached its token limit in the middle of the call",
+                    call.name
+                ),
+            )
+            .with_hint("ask for less in one call"));
+        }
+        if self.tool_spec(call).is_none() {
+            let known = || self.agent.tools.iter().map(|tool| tool.id.as_str());
+            let hint = did_you_mean(&call.name, known()).unwrap_or_else(|| match known().next() {
+                None => "this agent has no tools".to_owned(),
+                Some(_) => format!("the tools are: {}", known().collect::<Vec<_>>().join(", ")),
+            });
+            return Err(Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {:?}", call.name))
+                .with_hint(hint));
+        }
+        // A tool without parameters may be called with nothing at all.
+        let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        match serde_json::from_str(text) {
+            Ok(arguments @ Value::Object(_)) => Ok(arguments),
+            Ok(_) => Err(Error::new(
+                codes::TOOL_VALIDATION,
+                format!("{} takes a JSON object as arguments", call.name),
+            )),
+            Err(cause) => Err(Error::new(
+                codes::TOOL_VALIDATION,
+                format!("the arguments of {} are not valid JSON: {cause}", call.name),
+            )),
+        }
+    }
+
+    pub(super) fn tool_failed(&mut self, effect: EffectId, tool: &PendingTool, error: Error) {
+        let error = self.tool_error(error, &tool.call);
+        let idempotent = self.tool_spec(&tool.call).is_some_and(|spec| spec.idempotent);
+        let attempts = u32::try_from(tool.retries.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let moment = Moment { at: self.at, deadline: self.state.deadline(), entropy: self.entropy };
+        if let Some(delay_ms) = decide_tool(&error, idempotent, attempts, &self.agent.policy, moment) {
+            self.announce_tool_retry(&tool.call, attempts, &error);
+            let timer = self.state.next_effect();
+            self.record(Fact::ToolRetryDecided { effect, error: error.details(), delay_ms, timer });
+            let at = self.at.saturating_add(delay_ms);
+            return self.effects.push(Effect::SetTimer { effect: timer, at, ordered_wait: true });
+        }
+        self.announce_tool_failed(&tool.call, &tool.retries, &error);
+        self.record(Fact::ToolFailed { effect, told: told(&error), error: error.details() });
+    }
+
+    /// Calls a tool again whose wait is over; false if none waits for that timer.
+    pub(super) fn restart_tool(&mut self, timer: EffectId) -> bool {
+        let waits =
+            |tool: &&PendingTool| tool.waiting == ToolWaiting::Backoff(timer) && tool.result.is_none();
+        let Some(call) = self.state.batch.iter().find(waits).map(|tool| tool.call.clone()) else {
+            return false;
+        };
+        let effect = self.state.next_effect();
+        self.record(Fact::ToolRestarted { timer, effect });
+        match self.arguments_of(&call) {
+            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
+            Err(error) => self.refuse_tool(effect, &call, error),
+        }
+        true
+    }
+
+    fn tool_spec(&self, call: &ToolCall) -> Option<&ToolSpec> {
+        self.agent.tools.iter().find(|tool| tool.id == call.name)
+    }
+
+    pub(super) fn refuse_tool(&mut self, effect: EffectId, call: &ToolCall, error: Error) {
+        let error = self.tool_error(error, call);
+        self.announce_tool_failed(call, &[], &error);
+        self.record(Fact::ToolRefused { effect, told: told(&error), error: error.details() });
+    }
+
+    fn tool_error(&self, error: Error, call: &ToolCall) -> Error {
+        self.identified(error)
+            .or_context("tool_id", call.name.as_str())
+            .or_context("tool_name", call.name.as_str())
+    }
+
+    pub(super) fn advance_after_batch(&mut self) {
+        if self.state.batch.is_empty() {
+            self.advance();
+        }
+    }
+
+    /// Gives a name to the tool calls that the provider gave none, or one that another call has: a result could not be
+    /// told whose it is. The transcript only grows, so the name is unique in it.
+    pub(super) fn name_calls(&self, reply: &mut Reply) {
+        let mut taken = BTreeSet::new();
+        for (index, call) in reply.message.tool_calls_mut().enumerate() {
+            if call.id.is_empty() || !taken.insert(call.id.clone()) {
+                call.id = format!("call_{}_{index}", self.state.transcript.len());
+                taken.insert(call.id.clone());
+            }
+        }
+    }
+
+    pub(super) fn awaits_tool(&self, effect: EffectId) -> Option<PendingTool> {
+        let waits =
+            |tool: &&PendingTool| tool.waiting == ToolWaiting::Result(effect) && tool.result.is_none();
+        self.state.batch.iter().find(waits).cloned()
+    }
+}
+
+/// What the model is told of a tool's error. The hint of a code is for people who run the agent; one of the error's own
+/// may help the model, too.
+fn told(error: &Error) -> String {
+    let own_hint = error.hint().filter(|hint| error.code().hint() != Some(hint));
+    let hint = own_hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    let details = error.to_dict();
+    format!("{}: {}{hint}", details.code, details.message)
+}
