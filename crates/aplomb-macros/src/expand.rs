@@ -11,11 +11,17 @@ pub(crate) fn expand(input: &Input) -> TokenStream {
     let Input { ident, .. } = input;
     let declaration = declaration(input);
     let context = context(input);
+    let code = &input.settings.code;
+    let not_built_in = quote_spanned! {code.span()=>
+        const _: () = ::core::assert!(!::aplomb::error::Code::is_built_in(#code), "this error code is built in");
+    };
     let source = source(input);
     let display = input.text.as_ref().map(|text| display(input, text));
     quote! {
         const _: () = {
             static DECLARATION: ::aplomb::error::Declaration = #declaration;
+
+            #not_built_in
 
             ::aplomb::__private::inventory::submit! { ::aplomb::error::Declared(&DECLARATION) }
 
@@ -36,6 +42,11 @@ pub(crate) fn expand(input: &Input) -> TokenStream {
             #display
         };
     }
+}
+
+/// Code of the derive's that errors are shown at the user's: lints take it for what it is, the derive's.
+fn at(place: Span) -> Span {
+    place.resolved_at(Span::call_site())
 }
 
 fn declaration(input: &Input) -> TokenStream {
@@ -66,7 +77,8 @@ fn context(input: &Input) -> Option<TokenStream> {
         .iter()
         .filter_map(|Field { member, ty, context, .. }| {
             let name = context.as_ref()?;
-            let value = quote_spanned!(ty.span()=> ::aplomb::__private::serde_json::to_value(&self.#member));
+            let value =
+                quote_spanned!(at(ty.span())=> ::aplomb::__private::serde_json::to_value(&self.#member));
             Some(quote!((#name, #value)))
         })
         .collect();
@@ -80,7 +92,7 @@ fn context(input: &Input) -> Option<TokenStream> {
                     let value = value.unwrap_or_else(|error| {
                         #json::String(::std::format!("not JSON: {error}"))
                     });
-                    context.insert(::std::string::String::from(name), value);
+                    context.insert(::std::borrow::ToOwned::to_owned(name), value);
                 }
                 context
             }
@@ -93,9 +105,9 @@ fn source(input: &Input) -> TokenStream {
     let ident = &input.ident;
     let method = input.fields.iter().find(|field| field.is_source).map(|Field { member, ty, .. }| {
         let found = if is_option(ty) {
-            quote_spanned!(ty.span()=> self.#member.as_ref().map(|source| source.__as_source()))
+            quote_spanned!(at(ty.span())=> self.#member.as_ref().map(|source| source.__as_source()))
         } else {
-            quote_spanned!(ty.span()=> ::core::option::Option::Some(self.#member.__as_source()))
+            quote_spanned!(at(ty.span())=> ::core::option::Option::Some(self.#member.__as_source()))
         };
         quote! {
             fn source(&self) -> ::core::option::Option<&(dyn ::core::error::Error + 'static)> {

@@ -83,6 +83,45 @@ use crate::input::Input;
 /// assert_eq!(Busy(3).to_string(), "billing is busy, 3 are before us");
 /// assert_eq!(Code::find("billing.busy"), Some(Busy::CODE));
 /// ```
+///
+/// What cannot be right does not compile: a parent that there is not,
+///
+/// ```compile_fail
+/// #[derive(Debug, aplomb::AgentError)]
+/// #[agent_error(code = "billing.declined", parent = "tool.pemanent")]
+/// #[error("declined")]
+/// struct Declined;
+/// ```
+///
+/// a parent that is no error with a code,
+///
+/// ```compile_fail
+/// struct Other;
+/// #[derive(Debug, aplomb::AgentError)]
+/// #[agent_error(code = "billing.declined", parent = Other)]
+/// #[error("declined")]
+/// struct Declined;
+/// ```
+///
+/// a built-in code,
+///
+/// ```compile_fail
+/// #[derive(Debug, aplomb::AgentError)]
+/// #[agent_error(code = "tool.timeout", parent = "tool.error")]
+/// #[error("declined")]
+/// struct Declined;
+/// ```
+///
+/// or a text that names no field.
+///
+/// ```compile_fail
+/// #[derive(Debug, aplomb::AgentError)]
+/// #[agent_error(code = "billing.declined", parent = "tool.error")]
+/// #[error("card {last5} was declined")]
+/// struct Declined {
+///     last4: String,
+/// }
+/// ```
 #[proc_macro_derive(AgentError, attributes(agent_error, error, context, source))]
 pub fn agent_error(tokens: TokenStream) -> TokenStream {
     let expanded = syn::parse::<DeriveInput>(tokens)

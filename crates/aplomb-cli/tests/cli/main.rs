@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod errors;
 mod rendered;
 mod run;
 mod support;

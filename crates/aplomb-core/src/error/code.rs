@@ -172,19 +172,16 @@ impl Code {
     ///
     /// If there is none: in a constant, the program does not compile.
     pub const fn built_in(name: &str) -> Code {
-        let mut index = 0;
-        while index < codes::ALL.len() {
-            #[expect(clippy::indexing_slicing, reason = "the loop's bound is the length")]
-            let code = codes::ALL[index];
-            if same(code.0.code.as_bytes(), name.as_bytes()) {
-                return code;
-            }
-            index += 1;
+        match find_built_in(name) {
+            Some(code) => code,
+            #[expect(clippy::panic, reason = "in a constant a panic is a compile error")]
+            None => panic!("no built-in error code has that name"),
         }
-        #[expect(clippy::panic, reason = "in a constant a panic is a compile error")]
-        {
-            panic!("no built-in error code has that name")
-        }
+    }
+
+    /// Whether a name is a built-in code's, at compile time.
+    pub const fn is_built_in(name: &str) -> bool {
+        find_built_in(name).is_some()
     }
 
     /// The code of that name, built in or declared.
@@ -201,6 +198,19 @@ impl Code {
         };
         name.contains('.') && name.split('.').all(is_word)
     }
+}
+
+const fn find_built_in(name: &str) -> Option<Code> {
+    let mut index = 0;
+    while index < codes::ALL.len() {
+        #[expect(clippy::indexing_slicing, reason = "the loop's bound is the length")]
+        let code = codes::ALL[index];
+        if same(code.0.code.as_bytes(), name.as_bytes()) {
+            return Some(code);
+        }
+        index += 1;
+    }
+    None
 }
 
 /// Byte by byte, since slices cannot be compared in a constant.
@@ -265,7 +275,9 @@ pub fn check_declared(more: &[Code]) -> Result<(), Error> {
             );
             return Err(Error::new(codes::PLUGIN_ERROR, message));
         }
-        if let Some(other) = seen.insert(code.as_str(), code).filter(|other| other.place() != code.place()) {
+        let is_another =
+            |other: &Code| (other.place(), other.type_name()) != (code.place(), code.type_name());
+        if let Some(other) = seen.insert(code.as_str(), code).filter(is_another) {
             let (other_file, other_line) = other.place();
             let message =
                 format!("error code {code} is declared twice: {other_file}:{other_line} and {file}:{line}");
