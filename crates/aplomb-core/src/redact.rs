@@ -40,7 +40,7 @@ pub fn text(text: &str) -> String {
 }
 
 /// A secret shorter than this is left where it is: it would take texts apart.
-pub(crate) const SHORTEST: usize = 6;
+const SHORTEST: usize = 6;
 
 /// Whether a word after "bearer" or "basic" is no credential: few lower-case letters and nothing else.
 fn is_prose(word: &str) -> bool {
@@ -116,7 +116,12 @@ impl Redactor {
         secrets: impl IntoIterator<Item = String>,
     ) -> Redactor {
         let keys = keys.into_iter().map(|key| normal(&key)).collect();
-        Redactor { keys, secrets: secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect() }
+        let long_enough = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST);
+        let mut secrets: Vec<_> = long_enough.flat_map(|secret| [in_json(&secret), secret]).collect();
+        // The longest first: one secret may be a part of another.
+        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
+        Redactor { keys, secrets }
     }
 
     /// The value without credentials, however deep they stand in it.
@@ -126,7 +131,7 @@ impl Redactor {
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
             Value::Object(fields) => {
                 for (key, field) in fields {
-                    if self.keys.contains(&normal(key)) && (field.is_string() || field.is_number()) {
+                    if self.keys.contains(&normal(key)) && !field.is_null() {
                         *field = Value::String(MARK.to_owned());
                     } else {
                         self.value(field);
@@ -137,12 +142,32 @@ impl Redactor {
         }
     }
 
-    /// The text without credentials.
+    /// The text without credentials. Values come before forms: a form may cut a value in two.
     pub fn string(&self, dirty: &str) -> String {
-        let clean = text(dirty);
-        self.secrets.iter().fold(clean, |clean, secret| {
+        let clean = self.secrets.iter().fold(dirty.to_owned(), |clean, secret| {
             if clean.contains(secret) { clean.replace(secret, MARK) } else { clean }
-        })
+        });
+        text(&self.without_named_values(&clean))
+    }
+
+    /// JSON inside of a text, whole or not, without the values of fields whose name says that they are secrets.
+    fn without_named_values(&self, text: &str) -> String {
+        let mut clean = String::with_capacity(text.len());
+        let mut rest = text;
+        // Each piece ends with a quote, and may be a field's name.
+        while let Some((piece, after)) = rest.split_once('"') {
+            clean.push_str(piece);
+            clean.push('"');
+            rest = after;
+            if let Some(value) = rest.trim_start().strip_prefix(':')
+                && self.keys.contains(&normal(piece))
+            {
+                clean.push(':');
+                clean.push_str(MARK);
+                rest = after_value(value.trim_start());
+            }
+        }
+        clean + rest
     }
 
     /// The error without credentials, its causes and attempts included.
@@ -154,6 +179,28 @@ impl Redactor {
         // The shape is our own, so this cannot happen; if it did, saying less is better than saying a secret.
         redacted.unwrap_or_else(|_| Error::new(crate::error::codes::OPENAGENTS_ERROR, MARK).details())
     }
+}
+
+/// The secret as it stands in JSON.
+fn in_json(secret: &str) -> String {
+    Value::String(secret.to_owned()).to_string().trim_matches('"').to_owned()
+}
+
+/// What follows a JSON value, which may be cut off.
+fn after_value(text: &str) -> &str {
+    let end = match text.strip_prefix('"') {
+        Some(inside) => {
+            let mut escaped = false;
+            let closing = inside.char_indices().find(|(_, letter)| {
+                let closes = *letter == '"' && !escaped;
+                escaped = *letter == '\\' && !escaped;
+                closes
+            });
+            closing.map(|(at, _)| at + 2)
+        }
+        None => text.find([',', '}', ']']),
+    };
+    end.and_then(|end| text.get(end..)).unwrap_or_default()
 }
 
 /// Without the secrets.
@@ -206,14 +253,16 @@ mod tests {
     fn what_stands_in_a_field_that_is_named_so_or_is_known_is_removed() {
         let redactor = Redactor::new(DEFAULT_KEYS.map(str::to_owned), ["my-own-value".to_owned()]);
         let mut value = json!({
-            "apiKey": "x", "Password": 5, "tokens": 7, "token": {"input": 3},
+            "apiKey": "x", "Password": 5, "tokens": 7, "token": {"input": 3}, "secret": null,
+            "raw": r#"{"user": "ada", "password": "hun\"ter2", "n": 1, "token": 5} {"secret": "cut of"#,
             "list": ["my-own-value in a text", {"API-KEY": "y"}],
         });
         redactor.value(&mut value);
         assert_eq!(
             value,
             json!({
-                "apiKey": MARK, "Password": MARK, "tokens": 7, "token": {"input": 3},
+                "apiKey": MARK, "Password": MARK, "tokens": 7, "token": MARK, "secret": null,
+                "raw": r#"{"user": "ada", "password":[redacted], "n": 1, "token":[redacted]} {"secret":[redacted]"#,
                 "list": ["[redacted] in a text", {"API-KEY": MARK}],
             })
         );

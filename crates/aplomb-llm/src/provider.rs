@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::mock::MockTransport;
 use crate::transport::{Body, HttpTransport, Request, Response, Transport};
-use crate::wire::openai_chat::{self, Decoder, Parameters};
+use crate::wire::{ANSWER_LIMIT, Parameters, Wire};
 
 /// The most bytes that are read of an error.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -43,6 +43,8 @@ pub struct ModelConfig {
     pub provider: String,
     /// The model's name.
     pub model: String,
+    /// Which protocol it speaks.
+    pub wire: Wire,
     /// Where it is.
     pub endpoint: Endpoint,
     /// 0 to 2.
@@ -63,7 +65,7 @@ pub enum Endpoint {
     Http {
         /// Such as `https://api.openai.com/v1`.
         api_base: String,
-        /// Sent as a bearer token.
+        /// Sent as the protocol has it.
         api_key: Option<SecretString>,
         /// Sent with every request; they win over ours.
         extra_headers: BTreeMap<String, SecretString>,
@@ -76,10 +78,16 @@ pub enum Endpoint {
 
 impl ModelConfig {
     /// A model with the defaults of everything else.
-    pub fn new(provider: impl Into<String>, model: impl Into<String>, endpoint: Endpoint) -> ModelConfig {
+    pub fn new(
+        provider: impl Into<String>,
+        model: impl Into<String>,
+        wire: Wire,
+        endpoint: Endpoint,
+    ) -> ModelConfig {
         ModelConfig {
             provider: provider.into(),
             model: model.into(),
+            wire,
             endpoint,
             temperature: None,
             max_tokens: None,
@@ -138,6 +146,7 @@ impl Model {
     pub fn new(config: ModelConfig) -> Result<Model, Error> {
         let transport: Box<dyn Transport> = match &config.endpoint {
             Endpoint::Http { api_base, api_key, extra_headers, ca_file } => Box::new(HttpTransport::new(
+                config.wire,
                 api_base,
                 api_key.as_ref(),
                 extra_headers,
@@ -172,6 +181,7 @@ impl Model {
             StreamMode::Auto => sink.is_some(),
         };
         let mut attempt = Attempt {
+            wire: self.config.wire,
             clocks: Clocks::start(&self.config.timeouts),
             sink,
             usage: None,
@@ -202,8 +212,13 @@ impl Model {
             temperature: self.config.temperature,
             max_tokens: self.config.max_tokens,
         };
-        let body = openai_chat::request_body(parameters, request.messages, request.tools)?;
-        Ok(Request { path: openai_chat::PATH, body: body.into(), stream, run_id: request.run_id.to_owned() })
+        let body = self.config.wire.request_body(parameters, request.messages, request.tools)?;
+        Ok(Request {
+            path: self.config.wire.path(),
+            body: body.into(),
+            stream,
+            run_id: request.run_id.to_owned(),
+        })
     }
 
     /// The credentials that are sent with requests.
@@ -214,9 +229,13 @@ impl Model {
             }
             Endpoint::Mock(_) => None,
         };
-        // A header's value is a secret as a whole, and so is what follows its scheme ("Bearer …").
+        // A header's value is a secret as a whole; so are what follows its scheme ("Bearer …"), and the values in it
+        // ("session=…; csrf=…").
         let values = sent.into_iter().flatten().map(|secret| secret.expose_secret());
-        values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or_default()])
+        values.flat_map(|value| {
+            let pairs = value.split([';', ',', ' ']).filter_map(|pair| Some(pair.split_once('=')?.1));
+            [value, value.rsplit(' ').next().unwrap_or_default()].into_iter().chain(pairs)
+        })
     }
 
     /// The failure with whose it is, and without the secrets that were sent, which some providers repeat.
@@ -233,6 +252,7 @@ impl Model {
 
 /// An attempt under way.
 struct Attempt<'a> {
+    wire: Wire,
     clocks: Clocks,
     sink: Option<DeltaSink<'a>>,
     usage: Option<TokenUsage>,
@@ -276,11 +296,11 @@ impl Attempt<'_> {
 
     /// An answer in one piece. Some servers give one although a stream was asked for.
     async fn read_whole(&mut self, body: Body) -> Result<Reply, Box<Failure>> {
-        let (body, failure) = read(&self.clocks, body, openai_chat::ANSWER_LIMIT).await;
+        let (body, failure) = read(&self.clocks, body, ANSWER_LIMIT).await;
         if let Some(failure) = failure {
             return Err(failure);
         }
-        let (reply, usage) = openai_chat::decode_body(&body);
+        let (reply, usage) = self.wire.decode_body(&body);
         self.usage = usage;
         let reply = reply?;
         for delta in Delta::of_whole(&reply.message) {
@@ -290,7 +310,7 @@ impl Attempt<'_> {
     }
 
     async fn read_stream(&mut self, mut body: Body) -> Result<Reply, Box<Failure>> {
-        let mut decoder = Decoder::default();
+        let mut decoder = self.wire.decoder();
         let (mut began, mut whole) = (false, false);
         while !decoder.is_done() {
             let bytes = match self.clocks.wait(body.next()).await {

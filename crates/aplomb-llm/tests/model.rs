@@ -8,12 +8,13 @@ use aplomb_core::failure::{BODY_LIMIT, Failure, Phase, TransportKind};
 use aplomb_core::message::{Delta, Message, Role};
 use aplomb_faultlab::script::Script;
 use aplomb_llm::provider::Endpoint;
+use aplomb_llm::wire::Wire;
 use aplomb_llm::{Answer, AttemptFailed, Model, ModelConfig, ModelRequest, StreamMode};
 use serde_json::{Value, json};
 
 fn model(steps: Value, change: impl FnOnce(&mut ModelConfig)) -> Model {
     let script = Script::from_json(&json!({ "steps": steps }).to_string()).unwrap();
-    let mut config = ModelConfig::new("mock", "m", Endpoint::Mock(script));
+    let mut config = ModelConfig::new("mock", "m", Wire::OpenaiChat, Endpoint::Mock(script));
     change(&mut config);
     Model::new(config).unwrap()
 }

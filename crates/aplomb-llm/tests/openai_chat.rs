@@ -8,7 +8,8 @@ use aplomb_core::message::{
     Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
 };
 use aplomb_core::tool::ToolSpec;
-use aplomb_llm::wire::openai_chat::{Decoder, Parameters, decode_body, request_body};
+use aplomb_llm::wire::openai_chat::{Decoder, decode_body, request_body};
+use aplomb_llm::wire::{Decode, Parameters};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -234,7 +235,7 @@ const DONE: &str = "data: [DONE]\n\n";
 fn streamed<'a>(
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(Vec<StreamEvent>, Reply), Box<Failure>> {
-    let mut decoder = Decoder::default();
+    let mut decoder = Box::new(Decoder::default());
     let mut events = Vec::new();
     for chunk in chunks {
         decoder.push(chunk, &mut events)?;

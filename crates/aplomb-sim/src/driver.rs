@@ -303,9 +303,7 @@ impl Sim {
                 let entropy = world.entropy.u64(..);
                 let (takes_ms, input) = match (self.tool)(&call, entropy) {
                     ToolTurn::Returns(takes_ms, result) => (takes_ms, Input::ToolReturned { effect, result }),
-                    ToolTurn::Fails(takes_ms, error) => {
-                        (takes_ms, Input::ToolFailed { effect, error: error.details() })
-                    }
+                    ToolTurn::Fails(takes_ms, error) => (takes_ms, Input::ToolFailed { effect, error }),
                     ToolTurn::Panics => (0, Input::EffectPanicked { effect, message: "boom".to_owned() }),
                 };
                 world.expect(at + takes_ms, Some(effect), input);

@@ -8,6 +8,7 @@ use aplomb_core::error::{Error, codes};
 use aplomb_core::redact;
 use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, React};
 use aplomb_llm::provider::Endpoint;
+use aplomb_llm::wire::Wire;
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
@@ -88,18 +89,33 @@ fn model_config(llm: &LlmConfig) -> Result<ModelConfig, Error> {
     let endpoint = match (llm.provider, &llm.script) {
         (Provider::Mock, Some(script)) => Endpoint::Mock(script.clone()),
         _ => Endpoint::Http {
-            api_base: llm.api_base.clone().unwrap_or_default(),
+            api_base: llm.api_base.clone().unwrap_or_else(|| default_base(llm.provider).to_owned()),
             api_key: llm.api_key_env.as_deref().map(api_key).transpose()?,
             extra_headers: llm.extra_headers.secret(),
             ca_file: llm.ca_file.clone(),
         },
     };
-    let mut model = ModelConfig::new(llm.provider.as_str(), &*llm.model, endpoint);
+    let mut model = ModelConfig::new(llm.provider.as_str(), &*llm.model, wire(llm.provider), endpoint);
     model.temperature = llm.temperature;
     model.max_tokens = llm.max_tokens;
     model.stream = llm.stream;
     model.timeouts = timeouts(llm);
     Ok(model)
+}
+
+fn wire(provider: Provider) -> Wire {
+    match provider {
+        Provider::Anthropic => Wire::Anthropic,
+        Provider::Mock | Provider::OpenaiCompatible => Wire::OpenaiChat,
+    }
+}
+
+/// Where a provider is that has one place.
+fn default_base(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Anthropic => "https://api.anthropic.com/v1",
+        Provider::Mock | Provider::OpenaiCompatible => "",
+    }
 }
 
 fn timeouts(llm: &LlmConfig) -> Timeouts {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use aplomb_core::error::{Error, ErrorDetails, codes};
+use aplomb_core::error::{Code, Error, ErrorDetails, codes};
 use aplomb_core::event::{Event, names};
 use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::redact::Redactor;
@@ -165,15 +165,31 @@ pub struct RunResult {
     pub usage: RunUsage,
     /// Why it failed.
     pub error_details: Option<ErrorDetails>,
+    /// The program's own errors that were made known by hand.
+    #[serde(skip)]
+    known: Vec<Code>,
 }
 
 impl RunResult {
-    pub(crate) fn of(identity: Identity, finished: Finished, redactor: &Redactor) -> RunResult {
+    pub(crate) fn of(
+        identity: Identity,
+        finished: Finished,
+        redactor: &Redactor,
+        known: &[Code],
+    ) -> RunResult {
         let Identity { run_id, session_id, .. } = identity;
         let Finished { stop_reason, output, error, usage, .. } = finished;
         // The answer is the user's and stays as it is; the error may quote what a tool or a provider let slip.
         let error_details = error.map(|details| redactor.details(details));
-        RunResult { run_id, session_id, final_output: output, stop_reason, usage, error_details }
+        RunResult {
+            run_id,
+            session_id,
+            final_output: output,
+            stop_reason,
+            usage,
+            error_details,
+            known: known.to_vec(),
+        }
     }
 
     /// The output, or why there is none.
@@ -183,7 +199,7 @@ impl RunResult {
     /// The run's error.
     pub fn into_output(self) -> Result<String, Error> {
         match (self.final_output, self.error_details) {
-            (_, Some(details)) => Err(details.into()),
+            (_, Some(details)) => Err(Error::from(details).recognise(&self.known)),
             (Some(output), None) => Ok(output),
             (None, None) => Ok(String::new()),
         }

@@ -48,6 +48,8 @@ struct Inner {
     /// The runs under way.
     live: LiveRuns,
     redactor: Arc<Redactor>,
+    /// The program's own errors that were made known by hand.
+    errors: Vec<Code>,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
 }
@@ -111,17 +113,25 @@ impl RuntimeBuilder {
         for (index, agent) in self.config.agents.iter().enumerate() {
             let own = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
             let own = own.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone()));
-            let built = Agent::new(agent, own, self.patterns.get(&agent.id).cloned())
-                .map_err(|error| error.with_place(&format!("agents[{index}]")))?;
+            let built = Agent::new(agent, own, self.patterns.get(&agent.id).cloned()).map_err(|error| {
+                error.with_place(&format!("agents[{index}]")).or_context("agent_id", agent.id.as_str())
+            })?;
             agents.insert(agent.id.clone(), built);
         }
-        let of_tools =
-            self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, format!("tool {tool_id:?}")));
-        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, "a pattern".to_owned()));
-        if let Some((agent_id, part)) = of_tools.chain(of_patterns).find(|(id, _)| !agents.contains_key(*id))
+        let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id)));
+        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None));
+        if let Some((agent_id, tool_id)) =
+            of_tools.chain(of_patterns).find(|(id, _)| !agents.contains_key(*id))
         {
+            let part = tool_id.map_or("a pattern".to_owned(), |tool_id| format!("tool {tool_id:?}"));
             let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
-            return Err(Error::new(codes::PLUGIN_LOAD, message));
+            let error = Error::new(codes::PLUGIN_LOAD, message)
+                .with_context("agent_id", agent_id.as_str())
+                .with_context("tool_id", tool_id.map(String::as_str));
+            return Err(match did_you_mean(agent_id, agents.keys().map(String::as_str)) {
+                Some(hint) => error.with_hint(hint),
+                None => error,
+            });
         }
         let live = LiveRuns::default();
         let credentials =
@@ -131,6 +141,7 @@ impl RuntimeBuilder {
             agents,
             live,
             redactor,
+            errors: self.errors,
             host: self.host,
             subscribers: self.subscribers,
         })))
@@ -214,13 +225,31 @@ impl Runtime {
         let memories = self.0.agents.values().filter_map(|agent| agent.memory.as_ref());
         if memories.map(|memory| memory.forget(session_id)).any(|forgotten| !forgotten) {
             let message = format!("a run of session {session_id:?} is under way");
-            return Err(Error::new(codes::SESSION_ERROR, message).with_hint("cancel it, or wait for its end"));
+            return Err(Error::new(codes::SESSION_ERROR, message)
+                .with_hint("cancel it, or wait for its end")
+                .with_context("session_id", session_id));
         }
         Ok(())
     }
 
     /// The run, not begun.
     fn prepare(
+        &self,
+        request: RunRequest,
+        entry: Entry,
+        hook: Option<Arc<dyn Subscriber>>,
+        stream: Option<ChunkQueue>,
+    ) -> Result<BoxFuture<'static, RunResult>, Error> {
+        let ids = [
+            ("agent_id", Some(request.agent_id.clone())),
+            ("session_id", request.session_id.clone()),
+            ("run_id", request.run_id.clone()),
+        ];
+        self.prepare_known(request, entry, hook, stream)
+            .map_err(|error| ids.into_iter().fold(error, |error, (field, id)| error.or_context(field, id)))
+    }
+
+    fn prepare_known(
         &self,
         request: RunRequest,
         entry: Entry,
@@ -254,7 +283,7 @@ impl Runtime {
         let subscribers = self.0.subscribers.iter().cloned().chain(hook).collect();
         let publisher =
             Publisher::new(identity.clone(), clock.clone(), subscribers, stream, self.0.redactor.clone());
-        let redactor = self.0.redactor.clone();
+        let runtime = self.clone();
         let start = RunStart {
             identity: identity.clone(),
             wall_ms: clock.started_wall_ms(),
@@ -281,7 +310,7 @@ impl Runtime {
         Ok(async move {
             let finished = driver.drive(start).await;
             drop(live);
-            RunResult::of(identity, finished, &redactor)
+            RunResult::of(identity, finished, &runtime.0.redactor, &runtime.0.errors)
         }
         .boxed())
     }

@@ -149,7 +149,7 @@ impl From<ErrorDetails> for Error {
 const MESSAGE_LIMIT: usize = 4_096;
 
 fn first_line(message: &str) -> String {
-    let line = message.lines().next().unwrap_or_default();
+    let line = message.split(['\n', '\r']).next().unwrap_or_default();
     match line.char_indices().nth(MESSAGE_LIMIT) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line.to_owned(),

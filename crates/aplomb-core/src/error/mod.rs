@@ -163,6 +163,16 @@ impl Error {
         made.with(|inner| inner.origin = Some(Arc::new(error)))
     }
 
+    /// The error with its code recognised among these, where it came from outside with one that was not known.
+    #[must_use]
+    pub fn recognise(self, codes: &[Code]) -> Error {
+        let named = self.0.foreign_names.as_ref().map(|(code, _)| code.as_str());
+        match codes.iter().find(|code| Some(code.as_str()) == named) {
+            Some(code) => self.with(|inner| (inner.code, inner.foreign_names) = (*code, None)),
+            None => self,
+        }
+    }
+
     /// The program's own error that this one was made of, while it has not left the process.
     pub fn downcast_ref<E: AgentError>(&self) -> Option<&E> {
         (&**self.0.origin.as_ref()? as &(dyn StdError + 'static)).downcast_ref()
@@ -176,7 +186,7 @@ impl Error {
     /// Says, in one line, what to do about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Error {
-        let hint = hint.into();
+        let hint = hint.into().split_whitespace().collect::<Vec<_>>().join(" ");
         self.with(|inner| inner.hint = Some(hint))
     }
 

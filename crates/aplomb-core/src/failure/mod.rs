@@ -14,7 +14,7 @@ pub use classify::{Verdict, classify};
 pub use reason::Reason;
 pub use wait::{Wait, WaitSource};
 
-use crate::redact;
+use crate::redact::Redactor;
 
 /// How much of a body a failure keeps, in bytes. The beginning says what is wrong; the rest is repetition.
 pub const BODY_LIMIT: usize = 8 * 1024;
@@ -211,9 +211,9 @@ impl Failure {
         }
     }
 
-    /// The network failed. Text that an HTTP client gives can hold credentials, so it is redacted here.
+    /// The network failed.
     pub fn transport(phase: Phase, kind: TransportKind, text: &str) -> Failure {
-        let fault = TransportFault { kind, text: redact::text(text) };
+        let fault = TransportFault { kind, text: text.to_owned() };
         Failure { transport: Some(fault), ..Failure::new(phase) }
     }
 
@@ -230,13 +230,9 @@ impl Failure {
     fn with_body(mut self, body: &[u8]) -> Failure {
         if let Ok(json) = serde_json::from_slice::<Value>(body) {
             self.provider_error = ProviderError::from_json(&json);
-            let ProviderError { code, kind, param, message } = &mut self.provider_error;
-            for text in [code, kind, param, message].into_iter().flatten() {
-                *text = redact::text(text);
-            }
         }
         // More than is kept in the end, so that no secret is cut in two before it is found.
-        self.body = redact::text(&excerpt(body, 2 * BODY_LIMIT));
+        self.body = excerpt(body, 2 * BODY_LIMIT);
         self
     }
 
@@ -246,32 +242,27 @@ impl Failure {
         for (name, value) in headers {
             let name = name.to_ascii_lowercase();
             if keep_header(&name) {
-                self.headers.insert(name, redact::text(value));
+                self.headers.insert(name, value.to_owned());
             }
         }
         self.request_id = REQUEST_ID_HEADERS.iter().find_map(|name| self.headers.get(*name)).cloned();
         self
     }
 
-    /// Removes the secrets that were sent, which have no telling form, and cuts the body to its length.
+    /// Removes credentials (the secrets that were sent, and what has the form of one) and cuts everything to its length.
     ///
-    /// Very short secrets are left: they would take the text apart.
+    /// Until then a failure is what came over the wire, and is shown to nobody. Values come before forms: a form may
+    /// cut a value in two.
     pub fn seal<'a>(&mut self, secrets: impl IntoIterator<Item = &'a str>) {
-        for secret in secrets.into_iter().filter(|secret| secret.len() >= redact::SHORTEST) {
-            self.remove(secret);
-        }
-        self.body = excerpt(self.body.as_bytes(), BODY_LIMIT);
-    }
-
-    fn remove(&mut self, secret: &str) {
+        let redactor = Redactor::new([], secrets.into_iter().map(str::to_owned));
         let ProviderError { code, kind, param, message } = &mut self.provider_error;
         let texts = [&mut self.body]
             .into_iter()
             .chain([code, kind, param, message, &mut self.request_id].into_iter().flatten())
             .chain(self.transport.as_mut().map(|fault| &mut fault.text))
             .chain(self.headers.values_mut());
-        for text in texts.filter(|text| text.contains(secret)) {
-            *text = text.replace(secret, redact::MARK);
+        for text in texts {
+            *text = excerpt(redactor.string(text).as_bytes(), BODY_LIMIT);
         }
     }
 

@@ -12,6 +12,10 @@ use super::{Block, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
 pub enum StreamEvent {
     /// Some of the answer.
     Delta(Delta),
+    /// What proves to the provider that the thoughts so far are its own.
+    Signature(String),
+    /// Thoughts that the provider keeps to itself.
+    RedactedThinking(String),
     /// What was used so far; a later count replaces an earlier one.
     Usage(TokenUsage),
     /// Why the model stopped. The protocol's terminal event.
@@ -73,12 +77,13 @@ impl Delta {
     }
 }
 
-/// Puts the pieces of one answer together.
+/// Puts the pieces of one answer together, in the order that they came: a provider that wants its thoughts back wants
+/// them in their place.
 #[derive(Debug, Default)]
 pub struct Collector {
-    thinking: String,
-    text: String,
-    calls: BTreeMap<u64, ToolCall>,
+    content: Vec<Block>,
+    /// Where in the content each tool call is.
+    calls: BTreeMap<u64, usize>,
     usage: Option<TokenUsage>,
     finish: Option<FinishReason>,
 }
@@ -88,21 +93,33 @@ impl Collector {
     pub fn push(&mut self, event: StreamEvent) {
         match event {
             StreamEvent::Delta(delta) => self.push_delta(delta),
+            StreamEvent::Signature(proof) => {
+                if let Some(Block::Thinking { signature, .. }) = self.content.last_mut() {
+                    signature.get_or_insert_default().push_str(&proof);
+                }
+            }
+            StreamEvent::RedactedThinking(data) => self.content.push(Block::RedactedThinking { data }),
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Finish(finish) => self.finish = Some(finish),
         }
     }
 
     fn push_delta(&mut self, delta: Delta) {
-        match delta {
-            Delta::Text { text } => self.text.push_str(&text),
-            Delta::Thinking { text } => self.thinking.push_str(&text),
-            Delta::ToolCall { index, id, name, text } => {
-                let call = self.calls.entry(index).or_insert_with(|| ToolCall {
-                    id: String::new(),
-                    name: String::new(),
-                    arguments: String::new(),
-                });
+        match (delta, self.content.last_mut()) {
+            (Delta::Text { text: more }, Some(Block::Text { text })) => text.push_str(&more),
+            (Delta::Text { text }, _) => self.content.push(Block::Text { text }),
+            // Thoughts that have been signed are complete.
+            (Delta::Thinking { text: more }, Some(Block::Thinking { text, signature: None })) => {
+                text.push_str(&more);
+            }
+            (Delta::Thinking { text }, _) => self.content.push(Block::Thinking { text, signature: None }),
+            (Delta::ToolCall { index, id, name, text }, _) => {
+                let at = *self.calls.entry(index).or_insert(self.content.len());
+                if at == self.content.len() {
+                    let (id, name, arguments) = (String::new(), String::new(), String::new());
+                    self.content.push(Block::ToolCall(ToolCall { id, name, arguments }));
+                }
+                let Some(Block::ToolCall(call)) = self.content.get_mut(at) else { return };
                 // Some vendors repeat id and name with every fragment: they are set, never appended.
                 if let Some(id) = id.filter(|id| !id.is_empty()) {
                     call.id = id;
@@ -122,15 +139,7 @@ impl Collector {
 
     /// The whole answer. An answer whose terminal event never came is none.
     pub fn finish(self) -> Option<Reply> {
-        let mut content = Vec::new();
-        if !self.thinking.is_empty() {
-            content.push(Block::Thinking { text: self.thinking, signature: None });
-        }
-        if !self.text.is_empty() {
-            content.push(Block::Text { text: self.text });
-        }
-        content.extend(self.calls.into_values().map(Block::ToolCall));
-        let message = Message { role: Role::Assistant, content };
+        let message = Message { role: Role::Assistant, content: self.content };
         Some(Reply { message, finish: self.finish?, usage: self.usage })
     }
 }

@@ -52,6 +52,11 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
+    /// Thoughts that the provider keeps to itself. Sent back as they came.
+    RedactedThinking {
+        /// What only the provider can read.
+        data: String,
+    },
     /// The model asks for a tool.
     ToolCall(ToolCall),
     /// What a tool gave.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Finished;
-use crate::error::ErrorDetails;
+use crate::error::Error;
 use crate::event::EventName;
 use crate::failure::Failure;
 use crate::message::{Message, Reply, TokenUsage, ToolCall};
@@ -76,7 +76,7 @@ pub struct RunStart {
 }
 
 /// What a driver tells the machine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Input {
     /// The run begins.
@@ -93,7 +93,7 @@ pub enum Input {
         /// The effect.
         effect: EffectId,
         /// Why.
-        error: ErrorDetails,
+        error: Error,
     },
     /// A [`Effect::CallModel`] brought an answer.
     ModelReplied {
@@ -127,14 +127,14 @@ pub enum Input {
         /// The effect.
         effect: EffectId,
         /// Why.
-        error: ErrorDetails,
+        error: Error,
     },
     /// A [`Effect::CallTool`] failed.
     ToolFailed {
         /// The effect.
         effect: EffectId,
         /// Why.
-        error: ErrorDetails,
+        error: Error,
     },
     /// The code that performed an effect panicked.
     EffectPanicked {

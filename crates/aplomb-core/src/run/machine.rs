@@ -102,7 +102,7 @@ impl Turn<'_> {
                 if self.state.acquiring != Some(effect) {
                     return false;
                 }
-                self.fail(Error::from(error));
+                self.fail(error);
             }
             Input::ModelReplied { effect, mut reply, first_delta_ms } => {
                 if !self.awaits_reply(effect) {
@@ -138,14 +138,14 @@ impl Turn<'_> {
                 let Some(tool) = self.awaits_tool(effect) else {
                     return false;
                 };
-                self.refuse_tool(effect, &tool.call, Error::from(error));
+                self.refuse_tool(effect, &tool.call, error);
                 self.advance_after_batch();
             }
             Input::ToolFailed { effect, error } => {
                 let Some(tool) = self.awaits_tool(effect) else {
                     return false;
                 };
-                self.tool_failed(effect, &tool, Error::from(error));
+                self.tool_failed(effect, &tool, error);
                 self.advance_after_batch();
             }
             Input::EffectPanicked { effect, message } => {

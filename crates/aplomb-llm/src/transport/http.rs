@@ -10,12 +10,13 @@ use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::TransportFault;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Request, Response, Transport, fault};
+use crate::wire::Wire;
 
 /// Sends to one endpoint with one key.
 pub struct HttpTransport {
@@ -35,6 +36,7 @@ impl HttpTransport {
     ///
     /// `config.validation` if the address, a header or the certificate file is not usable.
     pub fn new(
+        wire: Wire,
         api_base: &str,
         api_key: Option<&SecretString>,
         extra_headers: &BTreeMap<String, SecretString>,
@@ -67,7 +69,7 @@ impl HttpTransport {
         Ok(HttpTransport {
             client,
             base: api_base.trim_end_matches('/').to_owned(),
-            headers: headers(api_key, extra_headers)?,
+            headers: headers(wire, api_key, extra_headers)?,
         })
     }
 }
@@ -96,16 +98,21 @@ impl Transport for HttpTransport {
 
 /// The user's headers win over ours.
 fn headers(
+    wire: Wire,
     api_key: Option<&SecretString>,
     extra: &BTreeMap<String, SecretString>,
 ) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in wire.headers() {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
     if let Some(key) = api_key {
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
+        let (name, scheme) = wire.key_header();
+        let mut value = HeaderValue::from_str(&format!("{scheme}{}", key.expose_secret()))
             .map_err(|_| invalid("the API key holds characters that no header takes"))?;
         value.set_sensitive(true);
-        headers.insert(AUTHORIZATION, value);
+        headers.insert(HeaderName::from_static(name), value);
     }
     for (name, value) in extra {
         let refused = || invalid(format!("llm.extra_headers.{name} is not a header"));

@@ -2,4 +2,146 @@
 //!
 //! A wire knows its protocol and nothing of HTTP clients, time or retries.
 
+pub mod anthropic;
 pub mod openai_chat;
+
+use std::sync::Arc;
+
+use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::message::{FinishReason, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::tool::ToolSpec;
+
+/// The most bytes of an answer, streamed or not. Far more than any model says; what exceeds it is no answer.
+pub const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
+
+/// What a request's body says besides the conversation.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameters<'a> {
+    /// The model.
+    pub model: &'a str,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// 0 to 2.
+    pub temperature: Option<f64>,
+    /// The most tokens of the answer.
+    pub max_tokens: Option<u32>,
+}
+
+/// A protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wire {
+    /// OpenAI's Chat Completions.
+    OpenaiChat,
+    /// Anthropic's Messages.
+    Anthropic,
+}
+
+impl Wire {
+    /// The path below the API's base.
+    pub fn path(self) -> &'static str {
+        match self {
+            Wire::OpenaiChat => openai_chat::PATH,
+            Wire::Anthropic => anthropic::PATH,
+        }
+    }
+
+    /// The header that carries the key, and what stands before the key in it.
+    pub fn key_header(self) -> (&'static str, &'static str) {
+        match self {
+            Wire::OpenaiChat => ("authorization", "Bearer "),
+            Wire::Anthropic => ("x-api-key", ""),
+        }
+    }
+
+    /// The headers that every request has.
+    pub fn headers(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Wire::OpenaiChat => &[],
+            Wire::Anthropic => &[("anthropic-version", anthropic::VERSION)],
+        }
+    }
+
+    /// The body of a request.
+    ///
+    /// # Errors
+    ///
+    /// If a value cannot be written as JSON, such as a temperature that is not a number.
+    pub fn request_body(
+        self,
+        parameters: Parameters<'_>,
+        messages: &[Arc<Message>],
+        tools: &[ToolSpec],
+    ) -> serde_json::Result<Vec<u8>> {
+        match self {
+            Wire::OpenaiChat => openai_chat::request_body(parameters, messages, tools),
+            Wire::Anthropic => anthropic::request_body(parameters, messages, tools),
+        }
+    }
+
+    /// Reads the body of a response whose status was good: the answer, and what was used, which a failed answer may
+    /// have used all the same.
+    pub fn decode_body(self, body: &[u8]) -> (Result<Reply, Box<Failure>>, Option<TokenUsage>) {
+        match self {
+            Wire::OpenaiChat => openai_chat::decode_body(body),
+            Wire::Anthropic => anthropic::decode_body(body),
+        }
+    }
+
+    /// A decoder for one streamed answer.
+    pub fn decoder(self) -> Box<dyn Decode> {
+        match self {
+            Wire::OpenaiChat => Box::new(openai_chat::Decoder::default()),
+            Wire::Anthropic => Box::new(anthropic::Decoder::default()),
+        }
+    }
+}
+
+/// Turns the bytes of a streamed answer into deltas, and in the end into a reply or a failure.
+pub trait Decode: Send {
+    /// Takes the next bytes and adds to `progress` what they add to the answer, also where an error follows it.
+    ///
+    /// # Errors
+    ///
+    /// If the stream brings an error or an event that is none of the protocol's.
+    fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>>;
+
+    /// Whether the answer is whole: only counts and marks may follow.
+    fn is_terminal(&self) -> bool;
+
+    /// Whether the stream has said that nothing follows.
+    fn is_done(&self) -> bool;
+
+    /// What the provider says that was used so far.
+    fn usage(&self) -> Option<TokenUsage>;
+
+    /// The whole answer, after the last byte.
+    ///
+    /// # Errors
+    ///
+    /// If the stream ended without its terminal event, or the answer holds nothing usable.
+    fn finish(self: Box<Self>) -> Result<Reply, Box<Failure>>;
+}
+
+/// Finish reasons that say the answer broke off.
+///
+/// Source: DeepSeek's API reference ("interrupted due to insufficient resource of the inference system"); OpenRouter's
+/// API reference, "Finish Reason" (`error`); vLLM (`abort`).
+const BROKEN_OFF: [&str; 3] = ["insufficient_system_resource", "error", "abort"];
+
+/// A reply that ended regularly, unless there is nothing in it that anybody could use.
+fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
+    let calls = reply.message.tool_calls().count();
+    let has_content = calls > 0 || !reply.message.to_text().trim().is_empty();
+    let (anomaly, word) = match &reply.finish {
+        FinishReason::Other(word) if BROKEN_OFF.contains(&word.as_str()) => (Anomaly::BrokenOff, Some(word)),
+        FinishReason::Other(word) => (Anomaly::UnknownEnd, Some(word)),
+        FinishReason::ContentFilter => (Anomaly::Filtered, None),
+        FinishReason::ToolCalls if calls == 0 => (Anomaly::Empty, None),
+        _ if has_content => return Ok(reply),
+        FinishReason::Length => (Anomaly::EmptyAtTokenLimit, None),
+        _ => (Anomaly::Empty, None),
+    };
+    let shown = word.map(|word| format!("finish reason: {word}")).unwrap_or_default();
+    Err(Box::new(Failure::anomaly(phase, anomaly, shown.as_bytes())))
+}

@@ -22,9 +22,13 @@ impl Config {
             if !ids.insert(&agent.id) {
                 return Err(invalid(format!("agents[{index}].id"), format!("{:?} is taken", agent.id)));
             }
-            agent
-                .check()
-                .map_err(|Problem { code, path, what }| at(code, format!("agents[{index}].{path}"), what))?;
+            agent.check().map_err(|Problem { code, path, what, hint }| {
+                let error = at(code, format!("agents[{index}].{path}"), what);
+                match hint {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                }
+            })?;
         }
         Ok(())
     }
@@ -34,10 +38,11 @@ struct Problem {
     code: Code,
     path: String,
     what: String,
+    hint: Option<String>,
 }
 
 fn problem(path: &str, what: impl Into<String>) -> Result<(), Problem> {
-    Err(Problem { code: codes::CONFIG_VALIDATION, path: path.to_owned(), what: what.into() })
+    Err(Problem { code: codes::CONFIG_VALIDATION, path: path.to_owned(), what: what.into(), hint: None })
 }
 
 fn in_range(path: &str, value: u32, range: std::ops::RangeInclusive<u32>, hint: &str) -> Result<(), Problem> {
@@ -78,10 +83,13 @@ impl AgentConfig {
             }
             if !BUILT_IN.iter().any(|(name, _)| *name == tool.r#type) {
                 let known = || BUILT_IN.iter().map(|(name, _)| *name);
-                let hint = did_you_mean(&tool.r#type, known())
-                    .unwrap_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")));
-                let what = format!("no tool is called {:?}; {hint}", tool.r#type);
-                return Err(Problem { code: codes::PLUGIN_LOAD, path: format!("tools[{index}].type"), what });
+                let listed = || format!("the tools are: {}", known().collect::<Vec<_>>().join(", "));
+                return Err(Problem {
+                    code: codes::PLUGIN_LOAD,
+                    path: format!("tools[{index}].type"),
+                    what: format!("no tool is called {:?}", tool.r#type),
+                    hint: Some(did_you_mean(&tool.r#type, known()).unwrap_or_else(listed)),
+                });
             }
         }
         Ok(())
@@ -94,7 +102,7 @@ impl LlmConfig {
             Provider::Mock if self.script.is_none() => {
                 return problem("llm.script", "mock needs a script to play");
             }
-            Provider::OpenaiCompatible if self.script.is_some() => {
+            Provider::OpenaiCompatible | Provider::Anthropic if self.script.is_some() => {
                 return problem("llm.script", "only mock plays a script");
             }
             Provider::OpenaiCompatible if self.api_base.is_none() => {

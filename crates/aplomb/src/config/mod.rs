@@ -157,7 +157,8 @@ pub struct LlmConfig {
     pub provider: Provider,
     /// Its name.
     pub model: String,
-    /// Where it is. Required for `openai_compatible`.
+    /// Where it is. Required for `openai_compatible`; `https://api.anthropic.com/v1` where it is missing for
+    /// `anthropic`.
     #[serde(default)]
     pub api_base: Option<String>,
     /// The environment variable that holds the key. No key is sent where this is missing.
@@ -216,6 +217,8 @@ impl ExtraHeaders {
 pub enum Provider {
     /// A script, in this process.
     Mock,
+    /// Anthropic.
+    Anthropic,
     /// Anybody who speaks OpenAI's Chat Completions.
     OpenaiCompatible,
 }
@@ -225,6 +228,7 @@ impl Provider {
     pub fn as_str(self) -> &'static str {
         match self {
             Provider::Mock => "mock",
+            Provider::Anthropic => "anthropic",
             Provider::OpenaiCompatible => "openai_compatible",
         }
     }

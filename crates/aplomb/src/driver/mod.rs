@@ -170,7 +170,7 @@ impl Driver {
                     let message = format!("another run held the session for {SESSION_LOCK_TIMEOUT_MS} ms");
                     let error = Error::new(codes::SESSION_ERROR, message)
                         .with_hint("one run at a time per session: wait for the other one, or use another session_id");
-                    Input::SessionRefused { effect, error: error.details() }
+                    Input::SessionRefused { effect, error }
                 }
             }
         }
@@ -226,11 +226,11 @@ impl Driver {
         let called = async move {
             // Arguments that do not fit are no call at all.
             if let Err(error) = tools.check(&call.name, &arguments) {
-                return Input::ToolRefused { effect, error: error.details() };
+                return Input::ToolRefused { effect, error };
             }
             match tools.call(&call.name, arguments, context).await {
                 Ok(result) => Input::ToolReturned { effect, result },
-                Err(error) => Input::ToolFailed { effect, error: error.details() },
+                Err(error) => Input::ToolFailed { effect, error },
             }
         };
         let task = AbortOnDropHandle::new(tokio::spawn(called));

@@ -83,6 +83,10 @@ struct Entry {
 impl Toolbox {
     /// Adds a tool.
     pub(crate) fn add(&mut self, id: &str, tool: Arc<dyn Tool>) -> Result<(), Error> {
+        self.try_add(id, tool).map_err(|error| error.with_context("tool_id", id))
+    }
+
+    fn try_add(&mut self, id: &str, tool: Arc<dyn Tool>) -> Result<(), Error> {
         let described = catch_unwind(AssertUnwindSafe(|| {
             (tool.description().to_owned(), tool.parameters(), tool.idempotent())
         }));
@@ -110,9 +114,10 @@ impl Toolbox {
     /// Whether a tool takes these arguments.
     pub(crate) fn check(&self, id: &str, arguments: &Value) -> Result<(), Error> {
         let problems = self.entry(id)?.arguments.iter_errors(arguments);
+        // Masked: a value that does not fit may be a secret all the same.
         let problems = problems.map(|error| match error.instance_path().as_str() {
-            "" => error.to_string(),
-            path => format!("{path}: {error}"),
+            "" => error.masked().to_string(),
+            path => format!("{path}: {}", error.masked()),
         });
         let problems: Vec<_> = problems.collect();
         if problems.is_empty() {

@@ -8,9 +8,11 @@
     reason = "a test fails by panicking, and ends by a clock of its own"
 )]
 
+mod canary;
 mod faults;
 mod outcomes;
 mod secrets;
 mod sessions;
 mod streaming;
 mod support;
+mod triggers;

@@ -81,15 +81,19 @@ pub(crate) fn always(step: Value) -> Value {
 
 // ---- The runtime in front of it.
 
-/// The config of one agent, `assistant`, that asks that address. Without jitter, so that waits can be told.
-pub(crate) fn config(api_base: &str, change: impl FnOnce(&mut Value)) -> Config {
+/// The document of one agent, `assistant`, that asks that address. Without jitter, so that waits can be told.
+pub(crate) fn document(api_base: &str, change: impl FnOnce(&mut Value)) -> Value {
     let llm = json!({
         "provider": "openai_compatible", "model": "m", "api_base": api_base, "retry": { "jitter": "none" },
     });
     let mut agent = json!({ "id": "assistant", "llm": llm });
     change(&mut agent);
-    let document = json!({ "version": "1.0", "agents": [agent] });
-    Config::from_json(&document.to_string(), "agent.json").unwrap()
+    json!({ "version": "1.0", "agents": [agent] })
+}
+
+/// The same, read.
+pub(crate) fn config(api_base: &str, change: impl FnOnce(&mut Value)) -> Config {
+    Config::from_json(&document(api_base, change).to_string(), "agent.json").unwrap()
 }
 
 /// One request per call of `run`, however it fails.

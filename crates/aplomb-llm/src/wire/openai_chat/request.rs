@@ -7,18 +7,7 @@ use aplomb_core::tool::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What the body says besides the conversation.
-#[derive(Debug, Clone, Copy)]
-pub struct Parameters<'a> {
-    /// The model.
-    pub model: &'a str,
-    /// Whether the answer is to be streamed.
-    pub stream: bool,
-    /// 0 to 2.
-    pub temperature: Option<f64>,
-    /// The most tokens of the answer.
-    pub max_tokens: Option<u32>,
-}
+use crate::wire::Parameters;
 
 /// The body of a request.
 ///

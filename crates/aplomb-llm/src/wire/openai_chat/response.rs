@@ -5,7 +5,8 @@ use aplomb_core::message::{Block, Message, Reply, Role, TokenUsage, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{finish_reason, usable};
+use super::finish_reason;
+use crate::wire::usable;
 
 /// Reads the body of a response whose status was good: the answer, and what was used, which a failed answer may have
 /// used all the same.

@@ -7,9 +7,10 @@ use aplomb_core::message::{Collector, Delta, Reply, StreamEvent, TokenUsage};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::finish_reason;
 use super::response::{Arguments, Content, token_usage};
-use super::{ANSWER_LIMIT, finish_reason, usable};
 use crate::sse;
+use crate::wire::{ANSWER_LIMIT, Decode, usable};
 
 /// Turns the bytes of a streamed answer into deltas, and in the end into a reply or a failure.
 ///
@@ -36,13 +37,8 @@ struct Slot {
     id: String,
 }
 
-impl Decoder {
-    /// Takes the next bytes and adds to `progress` what they add to the answer, also where an error follows it.
-    ///
-    /// # Errors
-    ///
-    /// If the stream brings an error or an event that is none of the protocol's.
-    pub fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
+impl Decode for Decoder {
+    fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
         let (events, too_large) = self.sse.push(bytes);
         self.size += events.iter().map(|event| event.data.len()).sum::<usize>();
         let before = progress.len();
@@ -57,27 +53,19 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether every choice has ended: the answer is whole, and only counts and `[DONE]` may follow.
-    pub fn is_terminal(&self) -> bool {
+    fn is_terminal(&self) -> bool {
         !self.choices.is_empty() && self.choices.values().all(|ended| *ended)
     }
 
-    /// Whether the stream has said that nothing follows.
-    pub fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.done
     }
 
-    /// What the provider says that was used so far.
-    pub fn usage(&self) -> Option<TokenUsage> {
+    fn usage(&self) -> Option<TokenUsage> {
         self.collector.usage()
     }
 
-    /// The whole answer, after the last byte.
-    ///
-    /// # Errors
-    ///
-    /// If the stream ended without its terminal event, or the answer holds nothing usable.
-    pub fn finish(self) -> Result<Reply, Box<Failure>> {
+    fn finish(self: Box<Self>) -> Result<Reply, Box<Failure>> {
         let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, b""));
         if !self.is_terminal() {
             // `[DONE]` and not one choice: it ended regularly, with nothing.
@@ -90,7 +78,9 @@ impl Decoder {
         let reply = self.collector.finish().ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
         usable(reply, Phase::MidStream)
     }
+}
 
+impl Decoder {
     fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
         let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes()));
         if event.kind == "error" {

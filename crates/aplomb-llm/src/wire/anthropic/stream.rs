@@ -1,0 +1,192 @@
+//! An answer that comes in events.
+
+use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::message::{Collector, Delta, Reply, StreamEvent, TokenUsage};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::response::Content;
+use super::{add_usage, finish_reason};
+use crate::sse;
+use crate::wire::{ANSWER_LIMIT, Decode, usable};
+
+/// Turns the bytes of a streamed answer into deltas, and in the end into a reply or a failure.
+///
+/// The terminal event is `message_stop`.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    sse: sse::Decoder,
+    collector: Collector,
+    usage: TokenUsage,
+    stopped: bool,
+    /// The bytes of all events so far.
+    size: usize,
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
+        let (events, too_large) = self.sse.push(bytes);
+        self.size += events.iter().map(|event| event.data.len()).sum::<usize>();
+        let before = progress.len();
+        let taken = events.iter().try_for_each(|event| self.take(event, progress));
+        for event in progress.iter().skip(before) {
+            self.collector.push(event.clone());
+        }
+        taken?;
+        if too_large.is_some() || self.size > ANSWER_LIMIT {
+            return Err(Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b"")));
+        }
+        Ok(())
+    }
+
+    fn is_terminal(&self) -> bool {
+        self.stopped
+    }
+
+    fn is_done(&self) -> bool {
+        self.stopped
+    }
+
+    fn usage(&self) -> Option<TokenUsage> {
+        self.collector.usage()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, Box<Failure>> {
+        let fail = || Box::new(Failure::anomaly(Phase::MidStream, Anomaly::NoTerminalEvent, b""));
+        if !self.stopped {
+            return Err(fail());
+        }
+        usable(self.collector.finish().ok_or_else(fail)?, Phase::MidStream)
+    }
+}
+
+impl Decoder {
+    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
+        let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes()));
+        if event.kind == "error" {
+            return Err(fail(Anomaly::Error));
+        }
+        if event.data.trim().is_empty() {
+            return Ok(());
+        }
+        let Ok(event) = serde_json::from_str::<WireEvent>(&event.data) else {
+            // What follows the end of a whole answer can only take it back by saying so.
+            return if self.stopped { Ok(()) } else { Err(fail(Anomaly::MalformedEvent)) };
+        };
+        match event {
+            WireEvent::Error {} => return Err(fail(Anomaly::Error)),
+            WireEvent::MessageStart { message } => self.take_usage(message.usage.as_ref(), progress),
+            WireEvent::ContentBlockStart { index, content_block } => {
+                progress.extend(begin(index, content_block));
+            }
+            WireEvent::ContentBlockDelta { index, delta } => progress.extend(go_on(index, delta)),
+            WireEvent::MessageDelta { delta, usage } => {
+                self.take_usage(usage.as_ref(), progress);
+                progress.extend(finish_reason(delta.stop_reason.as_deref()).map(StreamEvent::Finish));
+            }
+            WireEvent::MessageStop {} => self.stopped = true,
+            // Pings, the ends of blocks, and what a later version of the protocol may add.
+            WireEvent::Other => {}
+        }
+        Ok(())
+    }
+
+    fn take_usage(&mut self, usage: Option<&Value>, progress: &mut Vec<StreamEvent>) {
+        if let Some(usage) = usage {
+            add_usage(&mut self.usage, usage);
+            progress.push(StreamEvent::Usage(self.usage));
+        }
+    }
+}
+
+/// What the beginning of a block brings.
+fn begin(index: u64, block: Content) -> Option<StreamEvent> {
+    let event = match block {
+        Content::Text { text } => StreamEvent::Delta(Delta::Text { text }),
+        Content::Thinking { thinking, .. } => StreamEvent::Delta(Delta::Thinking { text: thinking }),
+        Content::RedactedThinking { data } => StreamEvent::RedactedThinking(data),
+        Content::ToolUse { id, name, input } => {
+            // The arguments follow in fragments; some vendors give them here, whole.
+            let whole = input.as_object().filter(|fields| !fields.is_empty());
+            let text = whole.map(|_| input.to_string()).unwrap_or_default();
+            StreamEvent::Delta(Delta::ToolCall { index, id: Some(id), name: Some(name), text })
+        }
+        Content::Other => return None,
+    };
+    seen(event)
+}
+
+/// What a delta of a block brings.
+fn go_on(index: u64, delta: BlockDelta) -> Option<StreamEvent> {
+    let event = match delta {
+        BlockDelta::TextDelta { text } => StreamEvent::Delta(Delta::Text { text }),
+        BlockDelta::ThinkingDelta { thinking } => StreamEvent::Delta(Delta::Thinking { text: thinking }),
+        BlockDelta::SignatureDelta { signature } => StreamEvent::Signature(signature),
+        BlockDelta::InputJsonDelta { partial_json } => {
+            StreamEvent::Delta(Delta::ToolCall { index, id: None, name: None, text: partial_json })
+        }
+        BlockDelta::Other => return None,
+    };
+    seen(event)
+}
+
+/// An event, unless there is nothing in it.
+fn seen(event: StreamEvent) -> Option<StreamEvent> {
+    match &event {
+        StreamEvent::Delta(delta) if delta.is_empty() => None,
+        _ => Some(event),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireEvent {
+    MessageStart {
+        message: Start,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Content,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: BlockDelta,
+    },
+    MessageDelta {
+        delta: Stop,
+        usage: Option<Value>,
+    },
+    MessageStop {},
+    Error {},
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    usage: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Stop {
+    stop_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum BlockDelta {
+    TextDelta {
+        text: String,
+    },
+    ThinkingDelta {
+        thinking: String,
+    },
+    SignatureDelta {
+        signature: String,
+    },
+    InputJsonDelta {
+        partial_json: String,
+    },
+    #[serde(other)]
+    Other,
+}

@@ -1,0 +1,855 @@
+//! Every code of the contract has something that really raises it, and shows what the contract promises of it. Errors
+//! of a program's own are raised by the same parts, and are treated alike.
+use std::collections::BTreeSet;
+use std::future::IntoFuture;
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::support::*;
+use aplomb::config::Config;
+use aplomb::error::{AgentError, Code, Declaration, IDENTIFIERS};
+use aplomb::event::names;
+use aplomb::host::{Host, SystemHost};
+use aplomb::tools::{Tool, ToolContext};
+use aplomb::{
+    Ask, Cancellation, Capability, Error, ErrorDetails, Event, Pattern, RunRequest, Runtime, StopReason,
+    View, codes,
+};
+use futures_util::future::{BoxFuture, LocalBoxFuture};
+use serde_json::{Value, json};
+
+/// The codes that nothing raises yet, and what will.
+const PENDING: &[(&str, &str)] = &[
+    ("execution.budget_exhausted", "the request's budget"),
+    ("execution.output_validation", "structured output"),
+    ("execution.in_doubt", "durable runs"),
+    ("execution.journal_mismatch", "durable runs and replay"),
+    ("session.lease_lost", "stored sessions"),
+    ("llm.model_retry", "structured output, which consumes it"),
+    ("tool.cancelled", "the tool executors, which end a call in order"),
+];
+
+/// Raised only when nothing more precise is known, which is always known so far.
+const PARENTS: &[&str] = &["config.error", "user.error"];
+
+/// Too coarse for a way out: the message and the cause have to say it. errors.md §3 names no hint for them.
+const HINTLESS: &[&str] = &[
+    "openagents.error",
+    "plugin.error",
+    "execution.error",
+    "execution.cancelled",
+    "tool.error",
+    "tool.retryable",
+    "tool.permanent",
+    "llm.error",
+];
+
+// ---- What is raised where.
+
+/// How an error came to whoever has to handle it.
+enum Raised {
+    /// Nothing was run.
+    Refused(Error),
+    /// A run ended with it.
+    Ended(Box<Outcome>),
+    /// A tool failed; the model was told, and the run went on.
+    ByTool(Box<Outcome>),
+    /// Another error has it as its cause.
+    Cause(ErrorDetails),
+}
+
+use Raised::{ByTool, Cause, Ended, Refused};
+
+type Trigger = fn(Code) -> LocalBoxFuture<'static, Raised>;
+
+/// A code, what provokes it, and the context fields that must have a value then.
+const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
+    (codes::OPENAGENTS_ERROR, "a foreign cause", |_| Box::pin(foreign_cause()), &[]),
+    (codes::OPENAGENTS_ERROR, "a provider's answer", |_| Box::pin(cause_of(status(401))), &[]),
+    (
+        codes::CONFIG_LOAD,
+        "a file that is not there",
+        |_| Box::pin(refused(Runtime::from_config("/nowhere/agent.json").err())),
+        &[],
+    ),
+    (
+        codes::CONFIG_LOAD,
+        "a document that is no JSON",
+        |_| Box::pin(refused(Config::from_json("{\"version\": ", "agent.json").err())),
+        &[],
+    ),
+    (
+        codes::CONFIG_LOAD,
+        "a variable that is not set",
+        |_| Box::pin(unbuilt(|agent| agent["llm"]["api_key_env"] = json!("APLOMB_TEST_NOT_SET"))),
+        &[],
+    ),
+    (
+        codes::CONFIG_VALIDATION,
+        "a misspelt key",
+        |_| Box::pin(unbuilt(|agent| agent["llm"]["modle"] = json!("m"))),
+        &[],
+    ),
+    (
+        codes::CONFIG_VALIDATION,
+        "an address that is none",
+        |_| Box::pin(unbuilt(|agent| agent["llm"]["api_base"] = json!("127.0.0.1"))),
+        &[],
+    ),
+    (codes::PLUGIN_ERROR, "a tool that panics when asked", |_| Box::pin(with_tool("assistant", Panics)), &[]),
+    (codes::PLUGIN_ERROR, "a code that is taken", |_| Box::pin(two_errors_of_one_code()), &[]),
+    (
+        codes::PLUGIN_LOAD,
+        "a tool that does not exist",
+        |_| Box::pin(unbuilt(|agent| agent["tools"] = json!([{ "id": "a", "type": "clac" }]))),
+        &[],
+    ),
+    (codes::PLUGIN_LOAD, "a tool for nobody", |_| Box::pin(with_tool("asistant", Probe::saying("x"))), &[]),
+    (codes::PLUGIN_LOAD, "a pattern for nobody", |_| Box::pin(with_pattern("asistant", Needy)), &[]),
+    (
+        codes::PLUGIN_CAPABILITY,
+        "a pattern that needs structured output",
+        |_| Box::pin(with_pattern("assistant", Needy)),
+        &[],
+    ),
+    (
+        codes::PLUGIN_CONFIG,
+        "parameters that are no JSON Schema",
+        |_| {
+            let tool = Probe::saying("x").parameters(json!({ "type": "objekt" }));
+            Box::pin(with_tool("assistant", tool))
+        },
+        &[],
+    ),
+    (codes::EXECUTION_ERROR, "a pattern", |code| Box::pin(by_pattern(code)), &[]),
+    (codes::EXECUTION_MAX_STEPS, "a model without end", |_| Box::pin(without_end()), &["current", "limit"]),
+    (
+        codes::EXECUTION_TIMEOUT,
+        "a silent provider",
+        |_| Box::pin(out_of_time()),
+        &["limit_ms", "where", "setting"],
+    ),
+    (codes::EXECUTION_CANCELLED, "a cancellation", |_| Box::pin(cancelled()), &["by"]),
+    (codes::SESSION_ERROR, "a session that is held too long", |_| Box::pin(held_too_long()), &[]),
+    (codes::SESSION_ERROR, "closing a session that is in use", |_| Box::pin(closed_in_use()), &[]),
+    (codes::PATTERN_ERROR, "a pattern that panics", |_| Box::pin(by(|| panic!("out of cheese"))), &[]),
+    (
+        codes::PATTERN_ERROR,
+        "something untyped in a pattern",
+        |code| Box::pin(by(move || Ask::Fail(Error::foreign(code, io::Error::other("the plan is torn"))))),
+        &[],
+    ),
+    (codes::TOOL_ERROR, "a tool that panics", |_| Box::pin(by_tool(|_| panic!("out of cheese"))), &TOOL),
+    (codes::TOOL_ERROR, "a tool", |code| Box::pin(tool_raising(code)), &TOOL),
+    (codes::TOOL_RETRYABLE, "a tool", |code| Box::pin(tool_raising(code)), &TOOL),
+    (codes::TOOL_PERMANENT, "a tool", |code| Box::pin(tool_raising(code)), &TOOL),
+    (codes::TOOL_TIMEOUT, "a tool", |code| Box::pin(tool_raising(code)), &TOOL),
+    (
+        codes::TOOL_RATE_LIMIT,
+        "a tool that was told to wait",
+        |code| {
+            let error = move || Error::new(code, "ten calls a minute").with_context("retry_after_ms", 50);
+            Box::pin(by_tool(move |_| Err(error())))
+        },
+        &["tool_id", "tool_name", "retry_after_ms"],
+    ),
+    (codes::TOOL_UNAVAILABLE, "a tool", |code| Box::pin(tool_raising(code)), &TOOL),
+    (codes::TOOL_AUTH, "a tool", |code| Box::pin(tool_raising(code)), &TOOL),
+    (
+        codes::TOOL_NOT_FOUND,
+        "a tool that is not there",
+        |_| Box::pin(called("prob", json!({}), Probe::saying("x"))),
+        &TOOL,
+    ),
+    (
+        codes::TOOL_VALIDATION,
+        "arguments that do not fit",
+        |_| {
+            let needs = json!({ "type": "object", "required": ["path"] });
+            Box::pin(called("probe", json!({}), Probe::saying("x").parameters(needs)))
+        },
+        &TOOL,
+    ),
+    (
+        codes::TOOL_VALIDATION,
+        "arguments that are no JSON",
+        |_| Box::pin(called("probe", json!("not json"), Probe::saying("x"))),
+        &TOOL,
+    ),
+    (codes::TOOL_VALIDATION, "a tool that refuses", |code| Box::pin(tool_raising(code)), &TOOL),
+    (codes::LLM_ERROR, "a status that nobody knows", |_| Box::pin(provider(status(418))), &["reason"]),
+    (codes::LLM_CONNECTION, "a dead provider", |_| Box::pin(provider(status(503))), &["reason", "status"]),
+    (codes::LLM_CONNECTION, "nobody at the address", |_| Box::pin(unreachable()), &["reason"]),
+    (codes::LLM_RATE_LIMIT, "a throttle", |_| Box::pin(provider(status(429))), &["reason", "status"]),
+    (
+        codes::LLM_RATE_LIMIT,
+        "a wait too long to sit out",
+        |_| Box::pin(provider(http(429, json!({ "retry-after": "3600" }), Value::Null))),
+        &["reason", "status", "request_id", "retry_after_ms", "resume_at"],
+    ),
+    (codes::LLM_RESPONSE, "a key that is wrong", |_| Box::pin(provider(status(401))), &["reason", "status"]),
+    (
+        codes::LLM_RESPONSE,
+        "an answer that was cut off",
+        |_| Box::pin(provider(message(json!({ "text": "one", "finish_reason": "length" })))),
+        &[],
+    ),
+    (codes::USER_INVALID_INPUT, "an empty input", |_| Box::pin(asked(hi_with("assistant", " \n"))), &[]),
+    (codes::USER_INVALID_INPUT, "an empty run_id", |_| Box::pin(asked(hi().run_id(""))), &[]),
+    (codes::USER_INVALID_INPUT, "a run that is under way", |_| Box::pin(twice()), &[]),
+    (
+        codes::USER_AGENT_NOT_FOUND,
+        "an agent that is not there",
+        |_| Box::pin(asked(hi_with("asistant", "hi"))),
+        &["agent_id"],
+    ),
+];
+
+const TOOL: [&str; 2] = ["tool_id", "tool_name"];
+
+fn hi_with(agent: &str, input: &str) -> RunRequest {
+    RunRequest::new(agent, input)
+}
+
+/// The request of every run here, so that the identifiers are known.
+fn named() -> RunRequest {
+    hi().run_id("r1").session_id("s1")
+}
+
+async fn refused(error: Option<Error>) -> Raised {
+    Refused(error.expect("it should have been refused"))
+}
+
+fn built(
+    change: impl FnOnce(&mut Value),
+    build: impl FnOnce(aplomb::RuntimeBuilder) -> aplomb::RuntimeBuilder,
+) -> Result<Runtime, Error> {
+    let document = document("http://127.0.0.1:1/v1", change).to_string();
+    build(Runtime::builder(Config::from_json(&document, "agent.json")?)).build()
+}
+
+async fn unbuilt(change: fn(&mut Value)) -> Raised {
+    refused(built(change, |builder| builder).err()).await
+}
+
+async fn with_tool(agent: &'static str, tool: impl Tool) -> Raised {
+    refused(built(|_| (), |builder| builder.tool(agent, "probe", tool)).err()).await
+}
+
+async fn with_pattern(agent: &'static str, pattern: impl Pattern) -> Raised {
+    refused(built(|_| (), |builder| builder.pattern(agent, pattern)).err()).await
+}
+
+async fn two_errors_of_one_code() -> Raised {
+    refused(built(|_| (), |builder| builder.error::<Taken>()).err()).await
+}
+
+async fn foreign_cause() -> Raised {
+    let error = Runtime::from_config("/nowhere/agent.json").err().unwrap();
+    Cause(*error.details().cause.unwrap())
+}
+
+async fn cause_of(step: Value) -> Raised {
+    let outcome = ended(Setup::new(always(step)).start().await, named()).await;
+    Cause(*outcome.result().error_details.clone().unwrap().cause.unwrap())
+}
+
+async fn ended(lab: Lab, request: RunRequest) -> Outcome {
+    lab.run(request).await
+}
+
+async fn provider(step: Value) -> Raised {
+    Ended(Box::new(ended(Setup::new(always(step)).start().await, named()).await))
+}
+
+async fn unreachable() -> Raised {
+    let (address, _bound) = nobody();
+    let setup = Setup::new(always(text("never")))
+        .agent(move |agent| agent["llm"]["api_base"] = json!(format!("http://{address}/v1")));
+    Ended(Box::new(ended(setup.start().await, named()).await))
+}
+
+async fn without_end() -> Raised {
+    let setup = Setup::new(always(calls(&[("probe", json!({}))])))
+        .tool("probe", Probe::saying("x"))
+        .agent(|agent| agent["runtime"] = json!({ "max_steps": 2 }));
+    Ended(Box::new(ended(setup.start().await, named()).await))
+}
+
+fn silent() -> Setup {
+    Setup::new(always(with_fault(text("never"), json!("silence"))))
+}
+
+async fn out_of_time() -> Raised {
+    let request = named().timeout(Duration::from_millis(100));
+    Ended(Box::new(ended(silent().start().await, request).await))
+}
+
+async fn cancelled() -> Raised {
+    let lab = silent().start().await;
+    let cancellation = Cancellation::new();
+    let cancel = async {
+        until(|| lab.requests() == 1).await;
+        cancellation.cancel("operator");
+    };
+    let (outcome, ()) = tokio::join!(lab.run(named().cancellation(cancellation.clone())), cancel);
+    Ended(Box::new(outcome))
+}
+
+/// A silent provider, and a run that has the session.
+async fn session_in_use() -> (Lab, tokio::task::JoinHandle<()>) {
+    let remembering = |agent: &mut Value| agent["memory"] = json!({ "type": "buffer" });
+    let lab = silent().agent(remembering).build(|builder| builder.host(Hasty)).start().await;
+    let runtime = lab.runtime.clone();
+    let holder = tokio::spawn(async move {
+        let _never_ends = runtime.run_detailed(hi().session_id("s1")).await;
+    });
+    until(|| lab.requests() == 1).await;
+    (lab, holder)
+}
+
+async fn held_too_long() -> Raised {
+    let (lab, holder) = session_in_use().await;
+    let result = in_time(lab.runtime.run_detailed(named())).await.unwrap();
+    holder.abort();
+    let events = lab.events.all().into_iter().filter(|event| event.run_id == "r1").collect();
+    let output = result.clone().into_output();
+    Ended(Box::new(Outcome { output, result: Some(result), chunks: vec![], events, log: vec![] }))
+}
+
+async fn closed_in_use() -> Raised {
+    let (lab, holder) = session_in_use().await;
+    let refusal = lab.runtime.close_session("s1");
+    holder.abort();
+    refused(refusal.err()).await
+}
+
+/// Says that a time limit has passed long before it has.
+struct Hasty;
+
+impl Host for Hasty {
+    fn now(&self) -> Instant {
+        SystemHost.now()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        SystemHost.wall_ms()
+    }
+
+    fn entropy(&self) -> u64 {
+        SystemHost.entropy()
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        SystemHost.sleep(time / 1_000)
+    }
+}
+
+async fn asked(request: RunRequest) -> Raised {
+    let lab = Lab::new(always(text("never"))).await;
+    let refusal = lab.runtime.run_detailed(request).await;
+    assert_eq!((lab.requests(), lab.events.all().len()), (0, 0), "nothing is run");
+    refused(refusal.err()).await
+}
+
+async fn twice() -> Raised {
+    let lab = silent().start().await;
+    let first = lab.runtime.run_detailed(named());
+    let second = async {
+        until(|| lab.requests() == 1).await;
+        lab.runtime.run_detailed(named()).await
+    };
+    tokio::select! {
+        _ = first => panic!("the provider is silent"),
+        refusal = second => refused(refusal.err()).await,
+    }
+}
+
+// ---- Patterns.
+
+/// A pattern that does what a test says.
+struct Does(Box<dyn Fn() -> Ask + Send + Sync>);
+
+impl Pattern for Does {
+    fn kind(&self) -> &str {
+        "does"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn next(&self, _view: View<'_>) -> Ask {
+        (self.0)()
+    }
+}
+
+async fn by(next: impl Fn() -> Ask + Send + Sync + 'static) -> Raised {
+    let setup =
+        Setup::new(always(text("never"))).build(|builder| builder.pattern("assistant", Does(Box::new(next))));
+    Ended(Box::new(ended(setup.start().await, named()).await))
+}
+
+async fn by_pattern(code: Code) -> Raised {
+    by(move || Ask::Fail(Error::new(code, "the plan is torn"))).await
+}
+
+/// A pattern that nothing can serve yet.
+struct Needy;
+
+impl Pattern for Needy {
+    fn kind(&self) -> &str {
+        "needy"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn needs(&self) -> &[Capability] {
+        &[Capability::Tools, Capability::StructuredOutput]
+    }
+
+    fn next(&self, _view: View<'_>) -> Ask {
+        Ask::Model
+    }
+}
+
+// ---- Tools.
+
+/// A tool that panics when it is asked what it is.
+struct Panics;
+
+impl Tool for Panics {
+    fn description(&self) -> &str {
+        "panics"
+    }
+
+    fn parameters(&self) -> Value {
+        panic!("out of cheese")
+    }
+
+    fn call(&self, _arguments: Value, _context: ToolContext) -> BoxFuture<'_, Result<Value, Error>> {
+        Box::pin(async { Ok(Value::Null) })
+    }
+}
+
+/// The model calls a tool of that name, and then says that it is done.
+async fn called(name: &str, arguments: Value, probe: Probe) -> Raised {
+    let script = once([calls(&[(name, arguments)]), text("done")]);
+    ByTool(Box::new(ended(Setup::new(script).tool("probe", probe).start().await, named()).await))
+}
+
+async fn by_tool(act: impl Fn(Value) -> Result<Value, Error> + Send + Sync + 'static) -> Raised {
+    let probe = Probe::new(move |arguments| std::future::ready(act(arguments)));
+    called("probe", json!({}), probe).await
+}
+
+async fn tool_raising(code: Code) -> Raised {
+    by_tool(move |_| Err(Error::new(code, "the directory is torn"))).await
+}
+
+// ---- What everybody may rely on.
+
+/// The cell "typical hint" of errors.md §3.
+fn typical_hint(code: Code) -> String {
+    const ERRORS: &str = include_str!("../../../../docs/spec/errors.md");
+    let section = ERRORS.split("\n## 3. ").nth(1).unwrap().split("\n## ").next().unwrap();
+    let row = section.lines().find(|line| line.starts_with(&format!("| `{code}` |")));
+    row.map(|row| row.split('|').nth(3).unwrap().trim().to_owned()).unwrap_or_default()
+}
+
+/// What is wrong with an error, as whoever handles it sees it.
+fn wrong_with(raised: &Raised, code: Code, set: &[&str]) -> Vec<String> {
+    let details = match raised {
+        Refused(error) => error.details(),
+        Ended(outcome) => outcome.result().error_details.clone().unwrap(),
+        ByTool(outcome) => tool_details(outcome),
+        Cause(details) => details.clone(),
+    };
+    let dict = &details.dict;
+    let mut wrong = Vec::new();
+    let mut check = |what: &str, is_right: bool| {
+        if !is_right {
+            wrong.push(format!("{what}: {}", serde_json::to_string(&details).unwrap()));
+        }
+    };
+    check("code", dict.code == code.as_str());
+    check("retryable", dict.retryable == code.retryable());
+    check("message", !dict.message.is_empty() && !dict.message.contains('\n'));
+    let needs_hint = !HINTLESS.contains(&code.as_str());
+    check("hint", !needs_hint || dict.hint.as_ref().is_some_and(|hint| !hint.trim().is_empty()));
+    check("hint in one line", dict.hint.as_ref().is_none_or(|hint| !hint.contains('\n')));
+    let is_cause = matches!(raised, Cause(_));
+    check("type", is_cause || details.type_name == code.type_name());
+    for field in IDENTIFIERS.into_iter().chain(code.fields()) {
+        check(field, dict.context.contains_key(field));
+    }
+    let is_set = |field: &str| dict.context.get(field).is_some_and(|value| !value.is_null());
+    for field in set {
+        check(field, is_set(field));
+    }
+    if let Ended(_) | ByTool(_) = raised {
+        for (field, value) in [("agent_id", "assistant"), ("session_id", "s1"), ("run_id", "r1")] {
+            check(field, dict.context[field] == value);
+        }
+        check("step_number", dict.context["step_number"].is_u64());
+    }
+    match raised {
+        Refused(error) => {
+            check("the error's own code", error.code() == code && error.retryable() == code.retryable());
+        }
+        Ended(outcome) => {
+            let result = outcome.result();
+            check("stop reason", result.stop_reason == code.stop_reason());
+            check("no output", result.final_output.is_none());
+            let error = outcome.error();
+            check("the error's own code", error.code() == code && error.stop_reason() == code.stop_reason());
+            // errors.md §2: a failed result's `error_details`, and those of every `*.failed` event.
+            let failed = outcome.events_of(names::RUN_FAILED);
+            check("run.failed", failed.len() == 1 && failed[0].payload["error_details"] == json!(details));
+            let is_llms = code.is_a(codes::LLM_ERROR) && dict.context.get("reason").is_some();
+            let failed = outcome.events_of(names::LLM_FAILED);
+            check("llm.failed", !is_llms || failed[0].payload["error_details"] == json!(details));
+            let completed = outcome.events_of(names::SESSION_RUN_COMPLETED);
+            check("how it ended", completed[0].payload["stop_reason"] == json!(code.stop_reason()));
+        }
+        ByTool(outcome) => {
+            check("the run goes on", outcome.output.as_deref().is_ok_and(|output| output == "done"));
+            let told = tool_results(&outcome.log[1])[0].1.clone();
+            check(&told, told.starts_with(&format!("{code}: {}", dict.message)));
+        }
+        Cause(_) => {}
+    }
+    wrong
+}
+
+/// What the event says of the one tool that failed.
+fn tool_details(outcome: &Outcome) -> ErrorDetails {
+    let failed = outcome.events_of(names::TOOL_FAILED);
+    assert_eq!(failed.len(), 1, "{:?}", outcome.events);
+    assert_eq!(failed[0].payload["error"], failed[0].payload["error_details"]["message"]);
+    serde_json::from_value(failed[0].payload["error_details"].clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_code_has_a_real_trigger_and_keeps_its_promises() {
+    let mut wrong = Vec::new();
+    for (code, what, trigger, set) in TRIGGERS {
+        let raised = in_time(trigger(*code)).await;
+        let found = wrong_with(&raised, *code, set);
+        wrong.extend(found.into_iter().map(|found| format!("{code} by {what}: {found}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_code_is_triggered_or_pending_or_a_parent_and_never_two_of_them() {
+    let triggered: BTreeSet<_> = TRIGGERS.iter().map(|(code, ..)| code.as_str()).collect();
+    let pending: Vec<_> = PENDING.iter().map(|(code, _)| *code).collect();
+    for code in codes::ALL {
+        let name = code.as_str();
+        let places = [triggered.contains(name), pending.contains(&name), PARENTS.contains(&name)];
+        assert_eq!(places.into_iter().filter(|listed| *listed).count(), 1, "{name}: {places:?}");
+    }
+    for name in pending.iter().chain(PARENTS).chain(HINTLESS) {
+        assert!(codes::ALL.iter().any(|code| code.as_str() == *name), "{name} is no code");
+    }
+    for parent in PARENTS {
+        assert!(codes::ALL.iter().any(|code| code.parent().is_some_and(|code| code.as_str() == *parent)));
+    }
+}
+
+#[test]
+fn no_code_for_which_the_contract_names_a_hint_is_excused_from_having_one() {
+    for name in HINTLESS {
+        assert_eq!(typical_hint(Code::find(name).unwrap()), "", "{name}");
+    }
+    // The table is read where it stands.
+    assert_eq!(typical_hint(codes::TOOL_NOT_FOUND), "near match");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_original_of_a_patterns_error_is_its_cause() {
+    let io_error = || io::Error::new(io::ErrorKind::BrokenPipe, "the plan is torn");
+    let Ended(outcome) = by(move || Ask::Fail(Error::foreign(codes::PATTERN_ERROR, io_error()))).await else {
+        panic!("a pattern's error ends the run")
+    };
+    let details = outcome.result().error_details.clone().unwrap();
+    assert_eq!(details.dict.message, "the plan is torn");
+    let cause = details.cause.unwrap();
+    assert_eq!(
+        (cause.type_name.as_str(), cause.dict.message.as_str()),
+        (std::any::type_name::<io::Error>(), "the plan is torn")
+    );
+    assert_eq!(cause.dict.code, "openagents.error");
+    // A panic has no original but its text.
+    let Ended(outcome) = by(|| panic!("out of cheese")).await else { panic!("so does a panic") };
+    assert!(outcome.error().message().contains("out of cheese"), "{}", outcome.error());
+    assert_eq!(outcome.log.len(), 0);
+}
+
+/// The hint of what a name that is nearly right led to.
+fn hint_of(raised: &Raised) -> String {
+    match raised {
+        Refused(error) => error.hint().unwrap_or_default().to_owned(),
+        ByTool(outcome) => tool_details(outcome).dict.hint.unwrap_or_default(),
+        Ended(_) | Cause(_) => panic!("nothing is run with such a name"),
+    }
+}
+
+/// errors.md §3: "near match".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_nearly_right_is_answered_with_the_right_one() {
+    let key = |agent: &mut Value| agent["llm"]["modle"] = json!("m");
+    for (raised, right) in [
+        (unbuilt(key).await, "model"),
+        (asked(hi_with("asistant", "hi")).await, "assistant"),
+        (called("prob", json!({}), Probe::saying("x")).await, "probe"),
+    ] {
+        assert_eq!(hint_of(&raised), format!("did you mean {right:?}?"));
+    }
+}
+
+/// errors.md §3, `plugin.load`: the typical hint is "did you mean …?".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_is_nearly_right_is_answered_with_the_right_one() {
+    let tool = |agent: &mut Value| agent["tools"] = json!([{ "id": "a", "type": "clac" }]);
+    for (raised, right) in [
+        (unbuilt(tool).await, "calc"),
+        (with_tool("asistant", Probe::saying("x")).await, "assistant"),
+        (with_pattern("asistant", Needy).await, "assistant"),
+    ] {
+        assert_eq!(hint_of(&raised), format!("did you mean {right:?}?"));
+    }
+}
+
+/// errors.md §2: "Context identifiers, filled in as the error travels up", null only "when unknown".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_names_whose_it_is() {
+    let blank = || hi_with("assistant", " ").session_id("s1").run_id("r1");
+    let mut wrong = Vec::new();
+    for (what, raised, expected) in [
+        ("closed in use", closed_in_use().await, &[("session_id", "s1")][..]),
+        (
+            "blank input",
+            asked(blank()).await,
+            &[("agent_id", "assistant"), ("session_id", "s1"), ("run_id", "r1")],
+        ),
+        ("under way", twice().await, &[("agent_id", "assistant"), ("session_id", "s1"), ("run_id", "r1")]),
+        (
+            "no such agent",
+            asked(hi_with("asistant", "hi").session_id("s1").run_id("r1")).await,
+            &[("agent_id", "asistant"), ("session_id", "s1"), ("run_id", "r1")],
+        ),
+        (
+            "a tool that panics",
+            with_tool("assistant", Panics).await,
+            &[("agent_id", "assistant"), ("tool_id", "probe")],
+        ),
+        (
+            "a tool for nobody",
+            with_tool("asistant", Probe::saying("x")).await,
+            &[("agent_id", "asistant"), ("tool_id", "probe")],
+        ),
+        ("a needy pattern", with_pattern("assistant", Needy).await, &[("agent_id", "assistant")]),
+    ] {
+        let Refused(error) = raised else { panic!("it is refused") };
+        for (field, value) in expected {
+            if error.context(field) != Some(&json!(value)) {
+                wrong.push(format!("{what}: {field}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+// ---- Errors of a program's own.
+
+/// An error without fields, declared by hand.
+macro_rules! by_hand {
+    ($name:ident, $code:literal, $parent:expr) => {
+        #[derive(Debug)]
+        struct $name;
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!("raised by ", $code))
+            }
+        }
+
+        impl std::error::Error for $name {}
+
+        impl AgentError for $name {
+            const CODE: Code = {
+                static DECLARATION: Declaration =
+                    Declaration::new($code, $parent, stringify!($name), file!(), line!()).hint("mend it");
+                Code::declared(&DECLARATION)
+            };
+        }
+    };
+}
+
+by_hand!(Jammed, "printer.jammed", codes::TOOL_UNAVAILABLE);
+by_hand!(Scrapped, "printer.scrapped", codes::TOOL_PERMANENT);
+by_hand!(Slow, "printer.slow", codes::TOOL_TIMEOUT);
+by_hand!(Strike, "printer.strike", codes::EXECUTION_TIMEOUT);
+by_hand!(Taken, "tool.timeout", codes::TOOL_ERROR);
+
+/// A tool that fails so often, and then works. Gives the calls and the outcome.
+async fn failing(
+    times: usize,
+    executor: Value,
+    error: impl Fn() -> Error + Send + Sync + 'static,
+) -> (usize, Outcome) {
+    let failures = std::sync::atomic::AtomicUsize::new(0);
+    let probe = Probe::new(move |_| {
+        let failed = failures.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        std::future::ready(if failed < times { Err(error()) } else { Ok(json!("printed")) })
+    });
+    let script = once([calls(&[("probe", json!({}))]), text("done")]);
+    let setup = Setup::new(script)
+        .tool("probe", probe.clone())
+        .build(|builder| builder.error::<Jammed>().error::<Scrapped>().error::<Slow>().error::<Strike>())
+        .agent(move |agent| {
+            if !executor.is_null() {
+                agent["tool_executor"] = executor;
+            }
+        });
+    let outcome = setup.start().await.run(named()).await;
+    assert_eq!(outcome.output.as_deref().map_err(Error::to_string), Ok("done"));
+    (probe.calls().len(), outcome)
+}
+
+fn retry() -> Value {
+    json!({ "type": "retry" })
+}
+
+fn retry_without_jitter() -> Value {
+    json!({ "type": "retry", "config": { "jitter": "none" } })
+}
+
+fn attempts(events: &[&Event]) -> Vec<u64> {
+    events.iter().map(|event| event.payload["attempt"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retryable_error_of_ones_own_is_raised_three_times_by_the_retry_executor() {
+    let (called, outcome) = failing(usize::MAX, retry_without_jitter(), || Error::custom(Jammed)).await;
+    assert_eq!(called, 3); // max_attempts, the first included
+    let requested = outcome.events_of(names::TOOL_RETRY_REQUESTED);
+    assert_eq!(attempts(&requested), [1, 2]);
+    assert!(requested.iter().all(|event| event.payload["error"] == "raised by printer.jammed"));
+    let details = tool_details(&outcome);
+    assert_eq!((details.dict.code.as_str(), details.dict.retryable), ("printer.jammed", true));
+    assert_eq!((details.type_name.as_str(), details.dict.hint.as_deref()), ("Jammed", Some("mend it")));
+    let metadata = &outcome.events_of(names::TOOL_FAILED)[0].payload["executor_metadata"];
+    // 200 ms, and twice that.
+    let expected = json!({
+        "retry_attempts": 2, "retry_delays_ms": [200, 400], "retry_reasons": ["printer.jammed", "printer.jammed"],
+    });
+    assert_eq!(metadata, &expected);
+    assert_eq!((outcome.result().usage.tool_calls, outcome.log.len()), (3, 2));
+    let (_, told) = tool_results(&outcome.log[1])[0].clone();
+    assert!(told.starts_with("printer.jammed: raised by printer.jammed"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_retry_executor_needs_no_settings_and_spreads_its_waits_over_their_upper_half() {
+    let (called, outcome) = failing(usize::MAX, retry(), || Error::custom(Jammed)).await;
+    assert_eq!(called, 3);
+    let metadata = &outcome.events_of(names::TOOL_FAILED)[0].payload["executor_metadata"];
+    let waits: Vec<_> =
+        metadata["retry_delays_ms"].as_array().unwrap().iter().map(|ms| ms.as_u64().unwrap()).collect();
+    assert!((100..=200).contains(&waits[0]) && (200..=400).contains(&waits[1]), "{waits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_works_in_the_end_says_what_it_took() {
+    let (called, outcome) = failing(1, retry_without_jitter(), || Error::custom(Jammed)).await;
+    assert_eq!((called, outcome.events_of(names::TOOL_FAILED).len()), (2, 0));
+    let succeeded = &outcome.events_of(names::TOOL_SUCCEEDED)[0].payload;
+    let expected =
+        json!({ "retry_attempts": 1, "retry_delays_ms": [200], "retry_reasons": ["printer.jammed"] });
+    assert_eq!((&succeeded["result"], &succeeded["executor_metadata"]), (&json!("printed"), &expected));
+    assert_eq!(tool_results(&outcome.log[1])[0].1, "printed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permanent_error_of_ones_own_is_raised_once_and_so_is_a_retryable_one_without_the_retry_executor() {
+    let scrapped: fn() -> Error = || Error::custom(Scrapped);
+    let jammed: fn() -> Error = || Error::custom(Jammed);
+    for (executor, error, code) in [
+        (retry(), scrapped, "printer.scrapped"),
+        (json!({ "type": "safe" }), jammed, "printer.jammed"),
+        (Value::Null, jammed, "printer.jammed"),
+    ] {
+        let (called, outcome) = failing(usize::MAX, executor, error).await;
+        assert_eq!((called, outcome.events_of(names::TOOL_RETRY_REQUESTED).len()), (1, 0), "{code}");
+        assert_eq!(tool_details(&outcome).dict.code, code);
+        assert_eq!(outcome.events_of(names::TOOL_FAILED)[0].payload.get("executor_metadata"), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declaration_can_say_that_a_kind_of_retryable_error_is_not() {
+    static HOPELESS: Declaration =
+        Declaration::new("printer.hopeless", codes::TOOL_UNAVAILABLE, "Hopeless", file!(), line!())
+            .retryable(false);
+    let (called, outcome) =
+        failing(usize::MAX, retry(), || Error::new(Code::declared(&HOPELESS), "no")).await;
+    assert_eq!((called, tool_details(&outcome).dict.retryable), (1, false));
+}
+
+/// retry.md §2, Tools: "one exception: a time-out of a tool that is not idempotent, since it may have run".
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_ones_own_that_is_a_time_out_is_not_retried_where_the_tool_may_have_run() {
+    let (called, outcome) = failing(usize::MAX, retry(), || Error::custom(Slow)).await;
+    assert_eq!((called, tool_details(&outcome).dict.code.as_str()), (1, "printer.slow"));
+}
+
+/// errors.md §1: "a caller that handles a parent handles all below it".
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_ones_own_ends_a_run_as_its_parent_does_and_is_handled_like_it() {
+    let setup = Setup::new(always(text("never"))).build(|builder| {
+        let strike = Does(Box::new(|| Ask::Fail(Error::custom(Strike))));
+        builder.error::<Strike>().pattern("assistant", strike)
+    });
+    let outcome = setup.start().await.run(named()).await;
+    assert_eq!(outcome.result().stop_reason, StopReason::Timeout);
+    let details = outcome.result().error_details.clone().unwrap();
+    assert_eq!((details.dict.code.as_str(), details.type_name.as_str()), ("printer.strike", "Strike"));
+    assert_eq!(details.dict.hint.as_deref(), Some("mend it"));
+    let error = outcome.error();
+    assert!(error.is_a(codes::EXECUTION_TIMEOUT), "{:?} is no execution.timeout", error.code());
+    assert_eq!((error.code(), error.stop_reason()), (Strike::CODE, StopReason::Timeout));
+}
+
+/// retry.md §2, Tools: "`llm.model_retry` raised by a tool passes every executor unchanged and goes back to the model."
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_asks_the_model_to_try_again_is_called_once_and_the_model_is_told() {
+    for executor in [retry(), json!({ "type": "safe" })] {
+        let (called, outcome) = failing(usize::MAX, executor, || {
+            Error::new(codes::LLM_MODEL_RETRY, "a colour was wanted")
+                .with_context("validation_error", "no colour")
+        })
+        .await;
+        assert_eq!((called, tool_details(&outcome).dict.code.as_str()), (1, "llm.model_retry"));
+        assert!(tool_results(&outcome.log[1])[0].1.contains("a colour was wanted"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exec_gives_the_same_codes_as_run() {
+    for (step, code) in [
+        (status(401), codes::LLM_RESPONSE),
+        (status(418), codes::LLM_ERROR),
+        (status(429), codes::LLM_RATE_LIMIT),
+        (status(503), codes::LLM_CONNECTION),
+    ] {
+        let lab = Lab::new(always(step)).await;
+        let error = in_time(lab.runtime.exec("assistant", "hi").into_future()).await.unwrap_err();
+        assert_eq!((error.code(), error.retryable()), (code, code.retryable()));
+        assert_eq!(error.context("agent_id"), Some(&json!("assistant")));
+    }
+}
