@@ -9,10 +9,11 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::fault::{self, Body, Whole};
-use super::openai_chat::{self, Rejection};
 use super::plan::Plan;
+use super::said::Said;
 use super::template::Captures;
-use super::{AtEnd, HttpReply, Reply, Script, ScriptError, Step};
+use super::wire::{Chat, Rejection, Wire, request_id};
+use super::{AtEnd, HttpReply, Reply, Script, ScriptError, Step, When};
 
 /// A request, as far as a script cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +45,16 @@ pub struct Engine {
 struct Progress {
     /// Requests of any kind, refused ones included; numbers the answers.
     requests: u64,
-    /// Requests that asked for a step, per key; the place in the script follows from it.
-    asked: HashMap<String, u64>,
+    /// How far each key is.
+    places: HashMap<String, Place>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// Requests that asked for a step.
+    asked: u64,
+    /// How many of them each step has served, as far as any was asked for.
+    served: Vec<u32>,
 }
 
 impl Engine {
@@ -65,28 +74,35 @@ impl Engine {
     /// Every `key` goes through the script on its own, so that several runs can share an engine without
     /// taking each other's answers.
     ///
-    /// The path must end in `/chat/completions` and the body must be a request that OpenAI would read: JSON,
-    /// with messages, every tool result after its call and every call with its result. Otherwise the answer
-    /// is the error that OpenAI would give, and no step is used.
+    /// The path must end in `/chat/completions` (OpenAI's Chat Completions) or `/messages` (Anthropic's
+    /// Messages) and the body must be a request that the provider would read: JSON, with messages, every tool
+    /// result after its call and every call with its result. Otherwise the answer is the error that the
+    /// provider would give, and no step is used.
     pub fn plan(&self, key: &str, request: &Request) -> Plan {
         let number = self.count_request();
-        let chat = match openai_chat::read(request) {
-            Ok(chat) => chat,
-            Err(rejection) => return refuse(number, &rejection),
+        let wire = match Wire::of(&request.path) {
+            Ok(wire) => wire,
+            Err(rejection) => return refuse(Wire::OpenAiChat, number, &rejection),
         };
-        let (index, step) = match self.next_step(key) {
+        let chat = match wire.read(&request.body) {
+            Ok(chat) => chat,
+            Err(rejection) => return refuse(wire, number, &rejection),
+        };
+        let (index, step) = match self.next_step(key, &chat) {
             Ok(next) => next,
-            Err(rejection) => return refuse(number, &rejection),
+            Err(rejection) => return refuse(wire, number, &rejection),
         };
         let whole = match &step.reply {
             Reply::Http(http) => bare(http),
             Reply::Message(message) => {
                 let values = self.captures.values(chat.last_user.as_deref(), chat.tool_result.as_deref());
-                openai_chat::render(message, &chat, &values, number)
+                let said = Said::new(message, step.fault.as_ref(), wire, &chat, &values);
+                wire.render(&said, &chat, number)
             }
         };
-        let answer = fault::answer(number_headers(whole, number), step.fault.as_ref());
-        Plan { step: Some(index), delay: Duration::from_millis(step.delay_ms), answer }
+        let answer = fault::answer(number_headers(whole, wire, number), step.fault.as_ref());
+        let delay = Duration::from_millis(step.delay_ms).saturating_add(fault::delay(step.fault.as_ref()));
+        Plan { step: Some(index), delay, answer }
     }
 
     fn count_request(&self) -> u64 {
@@ -95,34 +111,56 @@ impl Engine {
         progress.requests
     }
 
-    /// Moves `key` on by one request.
-    fn next_step(&self, key: &str) -> Result<(usize, &Step), Rejection> {
-        let asked_before = {
-            let mut progress = self.progress();
-            let asked = progress.asked.entry(key.to_owned()).or_default();
-            *asked += 1;
-            *asked - 1
-        };
+    /// Moves `key` on by one request: the first step that is for such a request and has not yet served as
+    /// many as it is to serve.
+    fn next_step(&self, key: &str, chat: &Chat) -> Result<(usize, &Step), Rejection> {
         let steps = &self.script.steps;
-        let served_in_all: u64 = steps.iter().map(|step| u64::from(step.repeat)).sum();
-        let place = match self.script.at_end {
-            AtEnd::Stop => asked_before,
-            AtEnd::RepeatLast => asked_before.min(served_in_all.saturating_sub(1)),
-            AtEnd::Restart => asked_before % served_in_all.max(1),
-        };
-        let mut served = 0;
-        for (index, step) in steps.iter().enumerate() {
-            served += u64::from(step.repeat);
-            if place < served {
-                return Ok((index, step));
+        let mut progress = self.progress();
+        let place = progress.places.entry(key.to_owned()).or_default();
+        place.asked += 1;
+        place.served.resize(steps.len(), 0);
+        let counted = steps.iter().zip(&mut place.served).enumerate();
+        let mut matching: Vec<(usize, &Step, &mut u32)> = counted
+            .filter(|(_, (step, _))| step.when.as_ref().is_none_or(|when| when.is_for(key, chat)))
+            .map(|(index, (step, served))| (index, step, served))
+            .collect();
+        if matching.iter().all(|(_, step, served)| **served >= step.repeat) {
+            match self.script.at_end {
+                AtEnd::Stop => {}
+                AtEnd::RepeatLast => {
+                    if let Some((index, step, _)) = matching.last() {
+                        return Ok((*index, *step));
+                    }
+                }
+                AtEnd::Restart => matching.iter_mut().for_each(|(_, _, served)| **served = 0),
             }
         }
-        Err(Rejection::script_ended(steps.len(), served_in_all, asked_before + 1))
+        let served_in_all = matching.iter().map(|(_, step, _)| u64::from(step.repeat)).sum();
+        let matched = matching.len();
+        match matching.into_iter().find(|(_, step, served)| **served < step.repeat) {
+            Some((index, step, served)) => {
+                *served += 1;
+                Ok((index, step))
+            }
+            None if matched == 0 => Err(Rejection::no_step_matches(steps.len())),
+            None if matched < steps.len() => Err(Rejection::matching_steps_ended(matched, served_in_all)),
+            None => Err(Rejection::script_ended(matched, served_in_all, place.asked)),
+        }
     }
 
-    /// The counters stay right even if a thread died holding them: each is one addition.
+    /// The counters stay right even if a thread died holding them: none is left half changed.
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl When {
+    fn is_for(&self, key: &str, chat: &Chat) -> bool {
+        let has = |text: Option<&str>, part: &Option<String>| match part {
+            Some(part) => text.is_some_and(|text| text.contains(part.as_str())),
+            None => true,
+        };
+        has(chat.last_user.as_deref(), &self.input_contains) && has(Some(key), &self.run_contains)
     }
 }
 
@@ -141,14 +179,14 @@ fn bare(http: &HttpReply) -> Whole {
     Whole { status: http.status, headers, body: Body::Plain { unfinished: body.clone(), body } }
 }
 
-fn refuse(number: u64, rejection: &Rejection) -> Plan {
-    let whole = number_headers(rejection.render(), number);
+fn refuse(wire: Wire, number: u64, rejection: &Rejection) -> Plan {
+    let whole = number_headers(wire.refuse(rejection, number), wire, number);
     Plan { step: None, delay: Duration::ZERO, answer: fault::answer(whole, None) }
 }
 
 /// Gives the answer the number by which a log can be matched with it.
-fn number_headers(mut whole: Whole, number: u64) -> Whole {
-    set_default(&mut whole.headers, "x-request-id", format!("req_faultlab_{number}"));
+fn number_headers(mut whole: Whole, wire: Wire, number: u64) -> Whole {
+    set_default(&mut whole.headers, wire.request_id_header(), request_id(number));
     whole
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::plan::{Answer, End, Framing, Part, Response};
+use super::damage;
+use super::plan::{Answer, End, Framing, Part, Raw, Response};
 use super::{CutBy, Fault};
 
 /// An answer before anything went wrong with it.
@@ -18,15 +19,21 @@ pub(super) struct Whole {
 /// The body of a whole answer, in the two shapes that faults tell apart.
 pub(super) enum Body {
     /// Events. `content` is what the model says, `terminal` why it ended and at what cost, `done` the
-    /// protocol's last word.
-    Stream { content: Vec<Bytes>, terminal: Vec<Bytes>, done: Bytes, gap: Duration },
+    /// protocol's last word, if it has one after that.
+    Stream {
+        content: Vec<Bytes>,
+        terminal: Vec<Bytes>,
+        done: Option<Bytes>,
+        /// What the protocol keeps a connection alive with.
+        ping: &'static [u8],
+        /// Whether an error in mid-stream is an event of type `error`, or one without a type.
+        names_errors: bool,
+        /// The pause between one event and the next.
+        gap: Duration,
+    },
     /// One document; `unfinished` is the same document from a model that never said that it had ended.
     Plain { body: Bytes, unfinished: Bytes },
 }
-
-/// A comment line of server-sent events, which a client ignores (WHATWG HTML, 9.2.6: lines that start with a
-/// colon).
-const PING: &[u8] = b": ping\n\n";
 
 /// The answer with its fault.
 pub(super) fn answer(whole: Whole, fault: Option<&Fault>) -> Answer {
@@ -37,86 +44,187 @@ pub(super) fn answer(whole: Whole, fault: Option<&Fault>) -> Answer {
         _ => {}
     }
     let Whole { status, headers, body } = whole;
-    let (framing, parts, end) = match body {
-        Body::Stream { content, terminal, done, gap } => {
-            let (events, end) = stream(content, terminal, done, fault);
-            (Framing::Chunked, spaced(events, gap), end)
+    let sent = match body {
+        Body::Stream { content, terminal, done, ping, names_errors, gap } => {
+            Stream { content, terminal, done, ping, names_errors, gap }.spoilt(fault)
         }
         Body::Plain { body, unfinished } => plain(body, unfinished, fault),
     };
-    Answer::Response(Response { status, headers, framing, parts, end })
+    let Sent { framing, parts, end, tail } = sent;
+    let raw = Raw { head: damage::head(fault), tail };
+    Answer::Response(Response { status, headers, framing, parts, end, raw })
 }
 
-/// The events that are sent and what follows them.
-fn stream(
+/// What of [`Plan::delay`](super::Plan::delay) is the fault's.
+pub(super) fn delay(fault: Option<&Fault>) -> Duration {
+    match fault {
+        Some(Fault::SlowHeaders { delay_ms }) => Duration::from_millis(*delay_ms),
+        _ => Duration::ZERO,
+    }
+}
+
+/// A body as it is sent.
+struct Sent {
+    framing: Framing,
+    parts: Vec<Part>,
+    end: End,
+    /// See [`Raw::tail`].
+    tail: Bytes,
+}
+
+impl Sent {
+    fn new(framing: Framing, parts: Vec<Part>, end: End) -> Self {
+        Self { framing, parts, end, tail: Bytes::new() }
+    }
+}
+
+struct Stream {
     content: Vec<Bytes>,
     terminal: Vec<Bytes>,
-    done: Bytes,
-    fault: Option<&Fault>,
-) -> (Vec<Bytes>, End) {
-    let mut events = content;
-    let end = match fault {
-        Some(Fault::Cut { after_events, by }) => {
-            events.truncate(*after_events);
-            cut(*by)
-        }
-        Some(Fault::EndWithoutTerminal { done: with_done }) => {
-            events.extend(with_done.then_some(done));
-            End::Clean
-        }
-        Some(Fault::ErrorEvent { after_events, body }) => {
-            events.truncate(*after_events);
-            events.push(error_event(body));
-            End::Clean
-        }
-        Some(Fault::Pings { after_events, every_ms }) => {
-            events.truncate(*after_events);
-            End::Repeat { bytes: Bytes::from_static(PING), every: Duration::from_millis(*every_ms) }
-        }
-        Some(Fault::PingsAfterEnd { every_ms }) => {
-            events.extend(terminal);
-            End::Repeat { bytes: Bytes::from_static(PING), every: Duration::from_millis(*every_ms) }
-        }
-        Some(Fault::Stall { after_events }) => {
-            events.truncate(*after_events);
-            End::Silence
-        }
-        None | Some(Fault::ResetBeforeHeaders | Fault::CloseBeforeHeaders | Fault::Silence) => {
-            events.extend(terminal);
-            events.push(done);
-            End::Clean
-        }
-    };
-    (events, end)
+    done: Option<Bytes>,
+    ping: &'static [u8],
+    names_errors: bool,
+    gap: Duration,
 }
 
-fn plain(body: Bytes, unfinished: Bytes, fault: Option<&Fault>) -> (Framing, Vec<Part>, End) {
+impl Stream {
+    /// The stream that is sent.
+    fn spoilt(self, fault: Option<&Fault>) -> Sent {
+        let gap = self.gap;
+        let chunked = |events: Vec<Bytes>, end: End| Sent::new(Framing::Chunked, spaced(events, gap), end);
+        match fault {
+            Some(Fault::Cut { after_events, by }) => chunked(self.first(*after_events), cut(*by)),
+            Some(Fault::Stall { after_events }) => chunked(self.first(*after_events), End::Silence),
+            Some(Fault::Pings { after_events, every_ms }) => {
+                let pings = self.pings(*every_ms);
+                chunked(self.first(*after_events), pings)
+            }
+            Some(Fault::PingsAfterEnd { every_ms }) => {
+                let pings = self.pings(*every_ms);
+                chunked([self.content, self.terminal].concat(), pings)
+            }
+            Some(Fault::EndWithoutTerminal { done }) => {
+                let mut events = self.content;
+                events.extend(self.done.filter(|_| *done));
+                chunked(events, End::Clean)
+            }
+            Some(Fault::ErrorEvent { after_events, body }) => {
+                let error = error_event(body, self.names_errors);
+                let mut events = self.first(*after_events);
+                events.push(error);
+                chunked(events, End::Clean)
+            }
+            Some(Fault::MalformedEvent { after_events }) => {
+                let broken = self.content.len().min(*after_events);
+                let mut events = self.all();
+                if let Some(event) = events.get_mut(broken) {
+                    *event = damage::half_event(event);
+                }
+                chunked(events, End::Clean)
+            }
+            Some(Fault::WrongChunkSize { after_events }) => {
+                let wrong = self.content.len().min(*after_events);
+                let mut events = self.all();
+                let rest = events.split_off(wrong.min(events.len()));
+                Sent { tail: damage::chunks_with_wrong_size(&rest), ..chunked(events, End::Fin) }
+            }
+            Some(Fault::ShortBody) => {
+                let events = self.all();
+                let length = events.iter().map(length).fold(0, u64::saturating_add);
+                let framing = Framing::Length(length.saturating_add(damage::MISSING));
+                Sent::new(framing, spaced(events, gap), End::Fin)
+            }
+            Some(Fault::Crlf) => chunked(
+                self.all().iter().map(|event| damage::lines_ending_with(b"\r\n", event)).collect(),
+                End::Clean,
+            ),
+            Some(Fault::LoneCr) => chunked(
+                self.all().iter().map(|event| damage::lines_ending_with(b"\r", event)).collect(),
+                End::Clean,
+            ),
+            Some(Fault::SplitUtf8) => {
+                Sent::new(Framing::Chunked, damage::split_character(spaced(self.all(), gap)), End::Clean)
+            }
+            Some(Fault::Drip { bytes, every_ms }) => {
+                Sent::new(Framing::Chunked, damage::drip(&self.all().concat(), *bytes, *every_ms), End::Clean)
+            }
+            None
+            | Some(
+                Fault::ResetBeforeHeaders
+                | Fault::CloseBeforeHeaders
+                | Fault::Silence
+                | Fault::SplitHeaders
+                | Fault::SlowHeaders { .. }
+                | Fault::CutArguments { .. },
+            ) => chunked(self.all(), End::Clean),
+        }
+    }
+
+    fn first(self, events: usize) -> Vec<Bytes> {
+        let mut content = self.content;
+        content.truncate(events);
+        content
+    }
+
+    fn all(self) -> Vec<Bytes> {
+        self.content.into_iter().chain(self.terminal).chain(self.done).collect()
+    }
+
+    fn pings(&self, every_ms: u64) -> End {
+        End::Repeat { bytes: Bytes::from_static(self.ping), every: Duration::from_millis(every_ms) }
+    }
+}
+
+fn plain(body: Bytes, unfinished: Bytes, fault: Option<&Fault>) -> Sent {
+    let announced = Framing::Length(length(&body));
     match fault {
-        Some(Fault::Cut { by, .. }) => half(body, cut(*by)),
-        Some(Fault::Stall { .. }) => half(body, End::Silence),
+        Some(Fault::Cut { by, .. }) => Sent::new(announced, bytes_part(half(body)), cut(*by)),
+        Some(Fault::Stall { .. }) => Sent::new(announced, bytes_part(half(body)), End::Silence),
         Some(Fault::EndWithoutTerminal { .. }) => all(unfinished),
         Some(Fault::ErrorEvent { body, .. }) => all(Bytes::from(verbatim_or_json(body))),
         Some(Fault::Pings { every_ms, .. }) => spaces_after(Bytes::new(), *every_ms),
         Some(Fault::PingsAfterEnd { every_ms }) => spaces_after(body, *every_ms),
-        None | Some(Fault::ResetBeforeHeaders | Fault::CloseBeforeHeaders | Fault::Silence) => all(body),
+        Some(Fault::MalformedEvent { .. }) => all(half(body)),
+        Some(Fault::WrongChunkSize { .. }) => Sent {
+            tail: damage::chunks_with_wrong_size(&[body]),
+            ..Sent::new(Framing::Chunked, Vec::new(), End::Fin)
+        },
+        Some(Fault::ShortBody) => {
+            let framing = Framing::Length(length(&body).saturating_add(damage::MISSING));
+            Sent::new(framing, bytes_part(body), End::Fin)
+        }
+        Some(Fault::SplitUtf8) => Sent::new(announced, damage::split_character(bytes_part(body)), End::Clean),
+        Some(Fault::Drip { bytes, every_ms }) => {
+            Sent::new(announced, damage::drip(&body, *bytes, *every_ms), End::Clean)
+        }
+        None
+        | Some(
+            Fault::ResetBeforeHeaders
+            | Fault::CloseBeforeHeaders
+            | Fault::Silence
+            | Fault::Crlf
+            | Fault::LoneCr
+            | Fault::SplitHeaders
+            | Fault::SlowHeaders { .. }
+            | Fault::CutArguments { .. },
+        ) => all(body),
     }
 }
 
-fn all(body: Bytes) -> (Framing, Vec<Part>, End) {
-    (Framing::Length(length(&body)), bytes_part(body), End::Clean)
+fn all(body: Bytes) -> Sent {
+    Sent::new(Framing::Length(length(&body)), bytes_part(body), End::Clean)
 }
 
 /// White space around a JSON value is none of it: a client cannot tell that the value is whole.
-fn spaces_after(body: Bytes, every_ms: u64) -> (Framing, Vec<Part>, End) {
+fn spaces_after(body: Bytes, every_ms: u64) -> Sent {
     let every = Duration::from_millis(every_ms);
-    (Framing::Chunked, bytes_part(body), End::Repeat { bytes: Bytes::from_static(b" "), every })
+    let end = End::Repeat { bytes: Bytes::from_static(b" "), every };
+    Sent::new(Framing::Chunked, bytes_part(body), end)
 }
 
-/// The whole length announced, half of it sent.
-fn half(mut body: Bytes, end: End) -> (Framing, Vec<Part>, End) {
-    let framing = Framing::Length(length(&body));
+fn half(mut body: Bytes) -> Bytes {
     body.truncate(body.len() / 2);
-    (framing, bytes_part(body), end)
+    body
 }
 
 fn bytes_part(bytes: Bytes) -> Vec<Part> {
@@ -146,14 +254,16 @@ fn spaced(events: Vec<Bytes>, gap: Duration) -> Vec<Part> {
     parts
 }
 
-/// An error as an event. A line break in its text begins another `data` line, as the format wants it.
-fn error_event(body: &Value) -> Bytes {
+/// An error as an event. A line break in its text begins another `data` line, as the format wants it. Without
+/// data there is nothing but the type to tell that it is one.
+fn error_event(body: &Value, named: bool) -> Bytes {
     let text = verbatim_or_json(body);
     if text.is_empty() {
         return Bytes::from_static(b"event: error\ndata:\n\n");
     }
-    let lines: Vec<String> = text.split('\n').map(|line| format!("data: {line}\n")).collect();
-    Bytes::from(lines.concat() + "\n")
+    let name = if named { "event: error\n" } else { "" };
+    let lines: String = text.split('\n').map(|line| format!("data: {line}\n")).collect();
+    Bytes::from(format!("{name}{lines}\n"))
 }
 
 fn verbatim_or_json(body: &Value) -> String {

@@ -3,17 +3,26 @@
 //! Plain data and pure functions. Knows no socket, no clock and no runtime, and no other crate of ours: the
 //! server and any in-process mock play what [`Engine::plan`] returns.
 //!
-//! The types of this file *are* the JSON that people write; a field's name and meaning here are its name and
-//! meaning there. Unknown fields are refused everywhere. [`Script::from_json`] is the usual way in; see the
-//! crate's documentation for a whole script.
+//! Two protocols are spoken, and the path of a request tells which: OpenAI's Chat Completions
+//! (`…/chat/completions`) and Anthropic's Messages (`…/messages`). A script is written once for both, in
+//! OpenAI's words where the two have different ones.
+//!
+//! The types of this file, and [`Fault`], *are* the JSON that people write; a field's name and meaning here
+//! are its name and meaning there. Unknown fields are refused everywhere. [`Script::from_json`] is the usual
+//! way in; see the crate's documentation for a whole script.
 
+mod anthropic;
+mod damage;
 mod engine;
 mod fault;
+mod faults;
 mod openai_chat;
 mod plan;
+mod said;
 mod split;
 mod template;
 mod validate;
+mod wire;
 
 use std::collections::BTreeMap;
 
@@ -21,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use engine::{Engine, Request};
-pub use plan::{Answer, End, Framing, Part, Plan, Response};
+pub use faults::{CutBy, Fault};
+pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
 pub use validate::ScriptError;
 
 /// A scenario: the answers in the order in which they are given.
@@ -36,14 +46,16 @@ pub struct Script {
     /// Names consist of ASCII letters, digits and `_`; `input` and `tool_result` are taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub captures: BTreeMap<String, String>,
-    /// The answers; at least one.
+    /// The answers; at least one. They are given in order, each to the requests that it is for (see
+    /// [`When`]).
     pub steps: Vec<Step>,
     /// What a request gets after the last step.
     #[serde(default)]
     pub at_end: AtEnd,
 }
 
-/// What a request gets when every step has been served.
+/// What a request gets when every step that is for it has been served (every step at all, where none has a
+/// [`When`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -63,6 +75,9 @@ pub enum AtEnd {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Step {
+    /// Which requests this step is for; all, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
     /// What the provider means to answer.
     pub reply: Reply,
     /// What happens to the answer on its way.
@@ -78,6 +93,31 @@ pub struct Step {
 
 fn once() -> u32 {
     1
+}
+
+/// Which requests a step is for: those that meet every condition given, of which there must be one at least.
+/// Texts are compared as they are, upper and lower case apart.
+///
+/// A request gets the first step of the script, in order, that matches it and has not yet served as many
+/// requests as [`Step::repeat`] says. A step without `when` matches every request, so an earlier one of them
+/// is served first even where a later one names the request. Each step counts for itself: a request that
+/// matches a later step uses up that one and leaves the earlier ones to the requests that they are for.
+///
+/// When every step that matches a request has been served, [`Script::at_end`] decides among these alone:
+/// `repeat_last` gives the last of them, `restart` begins again with them and leaves the others where they
+/// are, `stop` refuses the request. A request that no step matches is refused in any case, with HTTP 400.
+/// With OpenAI's protocol the error's code is `no_step_matches` then, and else `script_ended`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct When {
+    /// The text of the last user message, `{{input}}` in a template, contains this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_contains: Option<String>,
+    /// The key that the engine is asked with contains this. In Aplomb's own mock the key is the run's id; the
+    /// server has the one key `server` for all, as it cannot know a run from its requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_contains: Option<String>,
 }
 
 /// What the provider means to answer.
@@ -99,9 +139,9 @@ pub enum Reply {
 pub struct HttpReply {
     /// The status, 200 to 599.
     pub status: u16,
-    /// Headers to send. They replace faultlab's own of the same name (`content-type`, `x-request-id`), but
-    /// for `content-length` and `transfer-encoding`, which are refused: how a body ends is for [`Fault`] to
-    /// say.
+    /// Headers to send. They replace faultlab's own of the same name (`content-type`; `x-request-id`, or
+    /// Anthropic's `request-id`), but for `content-length` and `transfer-encoding`, which are refused: how a
+    /// body ends is for [`Fault`] to say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The body: a string is sent as it is (as `text/plain`), any other JSON as JSON (as `application/json`),
@@ -113,7 +153,8 @@ pub struct HttpReply {
 /// A message of the model. Everything is optional: `{}` is a model that finishes without a word.
 ///
 /// `text`, `thinking` and the strings inside tool arguments are templates. `{{input}}` is the text of the
-/// last user message, `{{tool_result}}` the content of the last tool message after it, and each of
+/// last user message (tool results are none of it), `{{tool_result}}` the content of the last tool result
+/// after it (or beside it, where Anthropic has both in a message), and each of
 /// [`Script::captures`] has its name. A name that has no value in a conversation shows as `[no name]`, so
 /// that a test which reads the text sees it. A `{{` that no `}}` follows is plain text, and values are not
 /// expanded again.
@@ -124,13 +165,17 @@ pub struct Message {
     /// What the model says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// What the model thinks before it says anything: `reasoning_content`, as DeepSeek sends it.
+    /// What the model thinks before it says anything. OpenAI's protocol: `reasoning_content`, as DeepSeek
+    /// sends it. Anthropic's: a `thinking` block, whose signature a client has to send back as it is, or its
+    /// next request is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
     /// The tools the model calls, after its text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Why the model ended, verbatim; `tool_calls` if it called any, else `stop`, if not given.
+    /// Why the model ended; `tool_calls` if it called any, else `stop`, if not given. Sent as it is, but that
+    /// Anthropic's protocol has its own words for three of them: `end_turn` for `stop`, `tool_use` for
+    /// `tool_calls`, `max_tokens` for `length`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
     /// The token counts to report. If not given: a quarter of the characters, rounded up, which is rough but
@@ -150,14 +195,17 @@ pub struct Message {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The call's id. If not given: `call_1`, `call_2`, … counting on from the calls already in the
-    /// conversation.
+    /// The call's id. If not given: `call_1`, `call_2`, … (Anthropic: `toolu_1`, …) counting on from the
+    /// calls already in the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
     /// The arguments: an object, whose strings are templates; or a string, which is sent exactly as it is,
     /// for a model that writes broken JSON. `{}` if not given.
+    ///
+    /// Anthropic's plain answers have the arguments as JSON and not as text: a string that is JSON becomes
+    /// that JSON there, any other stays a JSON string.
     #[serde(default = "no_arguments")]
     pub arguments: Value,
 }
@@ -175,94 +223,6 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens of the answer.
     pub completion_tokens: u64,
-}
-
-/// What goes wrong with an answer.
-///
-/// *Streamed* is what a [`Reply::Message`] is when the request asks for a stream; everything else is *plain*,
-/// a [`Reply::Http`] always.
-///
-/// `after_events` counts the content events of a stream, each an SSE event: the one that names the role is
-/// the first, then come thinking, text and tool calls. A number past the last of them means all of them:
-/// an answer with such a fault never has the events with the finish reason and the usage, nor `[DONE]`. A
-/// plain answer has no events and ignores the number: where a stream breaks after so many events, a plain
-/// body breaks after half its bytes, rounded down.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The request is read, then the connection is reset (TCP RST) without a byte of an answer.
-    ResetBeforeHeaders,
-    /// The request is read, then the connection is closed (TCP FIN) without a byte of an answer.
-    CloseBeforeHeaders,
-    /// The request is read and nothing follows until the client leaves.
-    Silence,
-    /// The connection dies in the body.
-    ///
-    /// Streamed: `after_events` events, then the end of the connection where the next chunk would begin.
-    /// Plain: the headers with the whole `content-length`, half the body, then the end.
-    Cut {
-        /// Content events before the cut.
-        after_events: usize,
-        /// How the connection ends.
-        by: CutBy,
-    },
-    /// The stream ends cleanly, as HTTP sees it, but the message never does.
-    ///
-    /// Streamed: every content event, none with a finish reason, no usage. Plain: `finish_reason` is `null`.
-    /// Needs a message.
-    EndWithoutTerminal {
-        /// Whether `data: [DONE]` is sent all the same. Plain answers have no such thing and ignore it.
-        done: bool,
-    },
-    /// An error arrives in the body of an answer that began as a success; then the body ends cleanly.
-    ///
-    /// Streamed: `after_events` events, then the error as an event. Plain: status 200 and the error as its
-    /// body. Needs a message.
-    ErrorEvent {
-        /// Content events before the error.
-        after_events: usize,
-        /// The error. A string is the event's data as it is; any other JSON is sent as JSON. The empty string
-        /// is an event of type `error` with empty data, and an empty body if plain.
-        body: Value,
-    },
-    /// The connection is kept alive and nothing more is said, for as long as the client stays.
-    ///
-    /// Streamed: `after_events` events, then the SSE comment `: ping` every `every_ms`. Plain: the headers,
-    /// then a space (white space before a JSON value, as some gateways send it) every `every_ms`.
-    Pings {
-        /// Content events before the first ping.
-        after_events: usize,
-        /// Milliseconds between pings, and before the first; at least 1.
-        every_ms: u64,
-    },
-    /// The whole answer, and then pings instead of the end of the body, for as long as the client stays.
-    ///
-    /// Streamed: every event but `[DONE]`, then the comments of [`Fault::Pings`]. Plain: the document, then
-    /// spaces.
-    PingsAfterEnd {
-        /// Milliseconds between pings, and before the first; at least 1.
-        every_ms: u64,
-    },
-    /// The answer stops and the connection stays open until the client leaves.
-    ///
-    /// Streamed: `after_events` events. Plain: the headers with the whole `content-length` and half the body.
-    Stall {
-        /// Content events before the silence.
-        after_events: usize,
-    },
-}
-
-/// How a connection ends in mid-answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum CutBy {
-    /// In order, as TCP sees it: the client reads the end of the file too early.
-    Fin,
-    /// By a reset: the client's read fails. Bytes that a slow client has not read by then may be lost to it,
-    /// as with any reset.
-    Reset,
 }
 
 impl Script {
@@ -301,7 +261,15 @@ impl Step {
     /// A step that serves one request with this reply, at once and without a fault.
     #[must_use]
     pub fn new(reply: Reply) -> Self {
-        Self { reply, fault: None, repeat: once(), delay_ms: 0 }
+        Self { when: None, reply, fault: None, repeat: once(), delay_ms: 0 }
+    }
+}
+
+impl When {
+    /// Requests whose last user message contains this.
+    #[must_use]
+    pub fn input_contains(text: impl Into<String>) -> Self {
+        Self { input_contains: Some(text.into()), run_contains: None }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What an answer looks like on the wire, as data that a TCP server and an in-process mock play the same way.
+//! What an answer looks like on the wire, as data that a TCP server and an in-process mock play the same way,
+//! but for [`Raw`], which takes a socket.
 //!
 //! Knows HTTP's notions of status, headers and body, and nothing of scripts or model protocols.
 
@@ -31,7 +32,7 @@ pub enum Answer {
     Response(Response),
 }
 
-/// An HTTP response: the head at once, then the parts in order, then the end.
+/// An HTTP response: the head (at once, if [`Raw`] says nothing else), then the parts in order, then the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
@@ -44,6 +45,40 @@ pub struct Response {
     pub parts: Vec<Part>,
     /// What follows the last part.
     pub end: End,
+    /// What a server does beside that. A mock leaves it out, and is as near as it can be.
+    pub raw: Raw,
+}
+
+/// What only a server on a socket can play: how bytes go out that HTTP's readers never see as bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Raw {
+    /// How the head is sent.
+    pub head: Head,
+    /// Bytes that are sent as they are, outside of all framing, after the last part and before
+    /// [`Response::end`].
+    pub tail: Bytes,
+}
+
+/// How the bytes of a head are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Head {
+    /// In one write.
+    #[default]
+    AtOnce,
+    /// The status line first, the rest when [`Plan::delay`] is over.
+    StatusLineFirst {
+        /// How long before the end of [`Plan::delay`] the status line is sent; never longer than it.
+        lead: Duration,
+    },
+    /// In pieces.
+    Pieces {
+        /// Bytes per piece, at least 1.
+        bytes: usize,
+        /// How long to wait between one piece and the next.
+        every: Duration,
+    },
 }
 
 /// How the head announces the body's length.
@@ -58,7 +93,8 @@ pub enum Framing {
 /// A piece of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Bytes to send and flush on their own. An event of a stream is always a part of its own.
+    /// Bytes to send and flush on their own. An event of a stream is a part of its own, unless a fault cuts
+    /// the body differently.
     Bytes(Bytes),
     /// Time in which nothing is sent.
     Pause(Duration),

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::template::{self, BUILT_IN, Captures};
-use super::{Fault, HttpReply, Message, Reply, Script, Step};
+use super::{Fault, HttpReply, Message, Reply, Script, Step, When};
 
 /// A mistake in a script: where it is and what was expected there.
 ///
@@ -88,6 +88,7 @@ impl Checker<'_> {
     }
 
     fn step(&self, step: &Step) -> Result<(), ScriptError> {
+        step.when.as_ref().map_or(Ok(()), |when| self.when(when))?;
         match &step.reply {
             Reply::Http(http) => self.http(http)?,
             Reply::Message(message) => self.message(message)?,
@@ -101,6 +102,17 @@ impl Checker<'_> {
             );
         }
         Ok(())
+    }
+
+    fn when(&self, when: &When) -> Result<(), ScriptError> {
+        let conditions = [("input_contains", &when.input_contains), ("run_contains", &when.run_contains)];
+        if conditions.iter().all(|(_, text)| text.is_none()) {
+            return Err(self.error("when", "expected input_contains or run_contains"));
+        }
+        match conditions.iter().find(|(_, text)| text.as_deref() == Some("")) {
+            Some((name, _)) => Err(self.error(&format!("when.{name}"), "expected a text that is not empty")),
+            None => Ok(()),
+        }
     }
 
     fn http(&self, http: &HttpReply) -> Result<(), ScriptError> {
@@ -183,9 +195,26 @@ impl Checker<'_> {
             Fault::PingsAfterEnd { every_ms: 0 } => {
                 return Err(self.error("fault.pings_after_end.every_ms", "expected 1 or more"));
             }
+            Fault::Drip { bytes: 0, .. } => {
+                return Err(self.error("fault.drip.bytes", "expected 1 or more"));
+            }
+            Fault::SplitUtf8 if !may_go_beyond_ascii(reply) => {
+                let expected = "expected a reply with a character beyond ASCII to split";
+                return Err(self.error("fault.split_utf8", expected));
+            }
             _ => {}
         }
-        let Reply::Http(http) = reply else { return Ok(()) };
+        let http = match reply {
+            Reply::Http(http) => http,
+            Reply::Message(message) => {
+                return match fault {
+                    Fault::CutArguments { .. } if message.tool_calls.is_empty() => {
+                        Err(self.error("fault.cut_arguments", "expected a reply with a tool call to cut"))
+                    }
+                    _ => Ok(()),
+                };
+            }
+        };
         let (name, needs) = match fault {
             Fault::EndWithoutTerminal { .. } => ("end_without_terminal", "a message that could have an end"),
             Fault::ErrorEvent { .. } => ("error_event", "a message; with http, say the body you want"),
@@ -193,9 +222,33 @@ impl Checker<'_> {
             Fault::Stall { .. } if is_empty(http.body.as_ref()) => ("stall", "a body to stall in"),
             Fault::Pings { .. } if has_no_body(http.status) => ("pings", "a status that can have a body"),
             Fault::PingsAfterEnd { .. } => ("pings_after_end", "a message that could have an end"),
+            Fault::MalformedEvent { .. } => {
+                ("malformed_event", "a message; with http, say the body you want")
+            }
+            Fault::CutArguments { .. } => ("cut_arguments", "a message with a tool call to cut"),
+            Fault::Crlf => ("crlf", "a message that could be streamed"),
+            Fault::LoneCr => ("lone_cr", "a message that could be streamed"),
+            Fault::WrongChunkSize { .. } if is_empty(http.body.as_ref()) => ("wrong_chunk_size", "a body"),
+            Fault::ShortBody if has_no_body(http.status) => ("short_body", "a status that can have a body"),
+            Fault::Drip { .. } if is_empty(http.body.as_ref()) => ("drip", "a body to drip"),
             _ => return Ok(()),
         };
         Err(self.error(&format!("fault.{name}"), format!("expected a reply with {needs}")))
+    }
+}
+
+/// Whether the body has a character beyond ASCII, or a template that may bring one.
+fn may_go_beyond_ascii(reply: &Reply) -> bool {
+    let goes = |text: &str, is_template: bool| !text.is_ascii() || (is_template && text.contains("{{"));
+    match reply {
+        Reply::Http(http) => http.body.as_ref().is_some_and(|body| goes(&body.to_string(), false)),
+        Reply::Message(message) => {
+            let calls = message.tool_calls.iter().map(|call| {
+                goes(&call.name, false) || goes(&call.arguments.to_string(), call.arguments.is_object())
+            });
+            let texts = message.text.iter().chain(&message.thinking).map(|text| goes(text, true));
+            texts.chain(calls).any(|goes| goes)
+        }
     }
 }
 
@@ -296,6 +349,10 @@ mod tests {
             step(r#""reply": { "message": {} }, "fault": { "pings": { "after_events": 1, "every_ms": 0 } }"#)
                 .starts_with("steps[0].fault.pings.every_ms")
         );
+        assert!(
+            step(r#""reply": { "message": {} }, "fault": { "drip": { "bytes": 0, "every_ms": 0 } }"#)
+                .starts_with("steps[0].fault.drip.bytes")
+        );
     }
 
     #[test]
@@ -331,6 +388,44 @@ mod tests {
             with(r#"{ "status": 204, "body": "x" }"#, r#""stall": { "after_events": 0 }"#)
                 .contains("204 has none")
         );
+        assert!(with(empty, r#""wrong_chunk_size": { "after_events": 0 }"#).contains("with a body"));
+        assert!(with(empty, r#""drip": { "bytes": 1, "every_ms": 0 }"#).contains("a body to drip"));
+    }
+
+    #[test]
+    fn arguments_to_cut_must_be_there() {
+        let with = |reply: &str| {
+            mistake(&format!(
+                r#"{{ "steps": [ {{ "reply": {reply}, "fault": {{ "cut_arguments": {{}} }} }} ] }}"#
+            ))
+        };
+        let expected = "steps[0].fault.cut_arguments: expected a reply with";
+        assert!(with(r#"{ "message": { "text": "a" } }"#).starts_with(expected));
+        assert!(with(r#"{ "http": { "status": 200 } }"#).starts_with(expected));
+    }
+
+    #[test]
+    fn a_condition_must_say_something() {
+        let with = |when: &str| {
+            mistake(&format!(r#"{{ "steps": [ {{ "when": {when}, "reply": {{ "message": {{}} }} }} ] }}"#))
+        };
+        assert!(with("{}").starts_with("steps[0].when: expected input_contains or"));
+        assert!(with(r#"{ "run_contains": "" }"#).starts_with("steps[0].when.run_contains: expected a text"));
+        assert!(with(r#"{ "input_is": "" }"#).starts_with("steps[0].when"));
+    }
+
+    #[test]
+    fn a_character_to_split_must_be_possible() {
+        let with = |reply: &str| {
+            Script::from_json(&format!(r#"{{ "steps": [ {{ "reply": {reply}, "fault": "split_utf8" }} ] }}"#))
+        };
+        let mistake = with(r#"{ "message": { "text": "a" } }"#).unwrap_err().to_string();
+        assert!(mistake.starts_with("steps[0].fault.split_utf8: expected a reply with"), "{mistake}");
+        assert!(with(r#"{ "http": { "status": 200, "body": "{{input}}" } }"#).is_err());
+        with(r#"{ "message": { "text": "é" } }"#).unwrap();
+        with(r#"{ "message": { "tool_calls": [ { "name": "f", "arguments": { "a": "{{input}}" } } ] } }"#)
+            .unwrap();
+        with(r#"{ "http": { "status": 200, "body": ["é"] } }"#).unwrap();
     }
 
     #[test]
@@ -339,6 +434,7 @@ mod tests {
             r#"{ "captures": { "n": "[0-9]+" }, "at_end": "restart", "steps": [
                 { "reply": { "http": { "status": 529, "headers": { "a": "b" }, "body": [1] } }, "repeat": 2 },
                 { "reply": { "message": { "text": "{{n}}" } }, "fault": "silence", "delay_ms": 5 },
+                { "when": { "input_contains": "x" }, "reply": { "message": {} }, "fault": "crlf" },
                 { "reply": { "message": { "tool_calls": [ { "name": "f" } ] } },
                   "fault": { "cut": { "after_events": 1, "by": "fin" } } } ] }"#,
         )

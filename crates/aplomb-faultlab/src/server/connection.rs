@@ -107,6 +107,22 @@ fn too_large<T>() -> Result<T, NoRequest> {
     refused(413, format!("The body has more than {MAX_BODY} bytes."))
 }
 
+/// The bytes of a head. The reason phrase stays empty, which section 4 allows and clients are told to ignore
+/// anyway.
+pub(super) fn head(status: u16, headers: &[(String, String)], length: Length) -> String {
+    let mut head = format!("HTTP/1.1 {status} \r\n");
+    for (name, value) in headers {
+        head.extend([name, ": ", value, "\r\n"]);
+    }
+    match length {
+        Length::None => {}
+        Length::Bytes(length) => head.push_str(&format!("content-length: {length}\r\n")),
+        Length::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
+    }
+    head.push_str("\r\n");
+    head
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -224,25 +240,14 @@ impl Connection {
         }
     }
 
-    /// Writes a head. The reason phrase stays empty, which section 4 allows and clients are told to ignore
-    /// anyway.
+    /// Writes a head.
     pub(super) async fn write_head(
         &mut self,
         status: u16,
         headers: &[(String, String)],
         length: Length,
     ) -> io::Result<()> {
-        let mut head = format!("HTTP/1.1 {status} \r\n");
-        for (name, value) in headers {
-            head.extend([name, ": ", value, "\r\n"]);
-        }
-        match length {
-            Length::None => {}
-            Length::Bytes(length) => head.push_str(&format!("content-length: {length}\r\n")),
-            Length::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
-        }
-        head.push_str("\r\n");
-        self.write(head.as_bytes()).await
+        self.write(head(status, headers, length).as_bytes()).await
     }
 
     /// Writes bytes as they are; each call is a write of its own.

@@ -106,7 +106,8 @@ impl FaultServer {
         Ok(Self { addr, control_addr, state, _tasks: tasks })
     }
 
-    /// What a client takes for the provider's base URL: `http://127.0.0.1:PORT/v1`.
+    /// What a client takes for the provider's base URL: `http://127.0.0.1:PORT/v1`, under which are
+    /// `/chat/completions` and `/messages`. (Anthropic's own SDKs want it without the `/v1`.)
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.addr)

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::connection::{Connection, Length, NoRequest};
+use super::connection::{Connection, Length, NoRequest, head};
 use super::state::State;
-use crate::script::{Answer, End, Framing, Part, Plan, Response};
+use crate::script::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
 
 /// What becomes of the connection after an answer.
 enum After {
@@ -43,9 +44,7 @@ async fn exchange(connection: &mut Connection, state: &State) -> Result<After, N
     let ticket = state.begin(&head);
     let body = connection.read_body(&head).await?;
     let Plan { delay, answer, .. } = state.plan(&ticket, &head.target, body);
-    if !delay.is_zero() {
-        tokio::time::sleep(delay).await;
-    }
+    pause(delay.saturating_sub(lead(&answer))).await;
     let after = match answer {
         Answer::Reset => After::Reset,
         Answer::Close => After::Close,
@@ -58,20 +57,37 @@ async fn exchange(connection: &mut Connection, state: &State) -> Result<After, N
     })
 }
 
+/// How much of the delay falls between the status line and the rest of the head.
+fn lead(answer: &Answer) -> Duration {
+    match answer {
+        Answer::Response(Response { raw: Raw { head: Head::StatusLineFirst { lead }, .. }, .. }) => *lead,
+        _ => Duration::ZERO,
+    }
+}
+
+async fn pause(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
 async fn respond(connection: &mut Connection, response: Response) -> io::Result<After> {
-    let Response { status, headers, framing, parts, end } = response;
+    let Response { status, headers, framing, parts, end, raw } = response;
     let length = match framing {
         Framing::Chunked => Length::Chunked,
         // RFC 9110, section 8.6: a 204 has no content-length, and a 304 none that would be the body's.
         Framing::Length(_) if matches!(status, 204 | 304) => Length::None,
         Framing::Length(length) => Length::Bytes(length),
     };
-    connection.write_head(status, &headers, length).await?;
+    write_head(connection, &head(status, &headers, length), raw.head).await?;
     for part in parts {
         match part {
             Part::Bytes(bytes) => write(connection, framing, &bytes).await?,
-            Part::Pause(pause) => tokio::time::sleep(pause).await,
+            Part::Pause(time) => pause(time).await,
         }
+    }
+    if !raw.tail.is_empty() {
+        connection.write(&raw.tail).await?;
     }
     let closes =
         |(name, value): &(String, String)| name == "connection" && value.eq_ignore_ascii_case("close");
@@ -90,6 +106,25 @@ async fn respond(connection: &mut Connection, response: Response) -> io::Result<
             tokio::time::sleep(every).await;
             write(connection, framing, &bytes).await?;
         },
+    }
+}
+
+async fn write_head(connection: &mut Connection, head: &str, way: Head) -> io::Result<()> {
+    match way {
+        Head::AtOnce => connection.write(head.as_bytes()).await,
+        Head::StatusLineFirst { lead } => {
+            let (status_line, rest) = head.split_once("\r\n").unwrap_or((head, ""));
+            connection.write(format!("{status_line}\r\n").as_bytes()).await?;
+            pause(lead).await;
+            connection.write(rest.as_bytes()).await
+        }
+        Head::Pieces { bytes, every } => {
+            for piece in head.as_bytes().chunks(bytes.max(1)) {
+                connection.write(piece).await?;
+                pause(every).await;
+            }
+            Ok(())
+        }
     }
 }
 

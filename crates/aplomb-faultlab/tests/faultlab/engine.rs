@@ -1,7 +1,7 @@
 //! The engine as an in-process mock uses it: places in the script, keys, templates, refusals, plans as data.
 use std::time::Duration;
 
-use aplomb_faultlab::script::{Answer, End, Engine, Framing, Part, Plan, Request, Response, Script};
+use aplomb_faultlab::script::{Answer, End, Engine, Framing, Head, Part, Plan, Request, Response, Script};
 use serde_json::{Value, json};
 
 fn engine(script: &Value) -> Engine {
@@ -23,7 +23,7 @@ fn response(plan: Plan) -> Response {
     }
 }
 
-fn body(plan: Plan) -> Value {
+fn body_of(plan: Plan) -> Value {
     let sent: Vec<u8> = response(plan)
         .parts
         .iter()
@@ -36,7 +36,7 @@ fn body(plan: Plan) -> Value {
 }
 
 fn text(plan: Plan) -> String {
-    body(plan)["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    body_of(plan)["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
 }
 
 /// Steps `a`, `b` twice, `c`.
@@ -69,14 +69,14 @@ fn a_request_past_the_end_is_told_so() {
     steps(&engine, 4);
     let plan = ask(&engine, "k", &hi());
     assert_eq!(response(plan.clone()).status, 400);
-    let error = &body(plan)["error"];
+    let error = &body_of(plan)["error"];
     assert_eq!(error["type"], "invalid_request_error");
     let message = error["message"].as_str().unwrap();
     assert!(
         message.starts_with("The script has 3 steps for 4 requests and this was request 5."),
         "{message}"
     );
-    assert!(body(ask(&engine, "k", &hi()))["error"]["message"].as_str().unwrap().contains("request 6"));
+    assert!(body_of(ask(&engine, "k", &hi()))["error"]["message"].as_str().unwrap().contains("request 6"));
 }
 
 #[test]
@@ -87,15 +87,84 @@ fn every_key_has_its_own_place_in_the_script() {
     assert_eq!(text(ask(&engine, "one", &hi())), "b");
 }
 
+/// What is said to `inputs`, in order; `-` for a refusal.
+fn said_to(engine: &Engine, inputs: &[&str]) -> Vec<String> {
+    let ask = |input: &&str| {
+        let plan = ask(engine, "k", &json!({ "messages": [ { "role": "user", "content": input } ] }));
+        if plan.step.is_some() { text(plan) } else { "-".to_owned() }
+    };
+    inputs.iter().map(ask).collect()
+}
+
+/// Steps `a` for A, `any` twice, `b` for B, `a2` for A.
+fn by_content(at_end: &str) -> Engine {
+    engine(&json!({ "at_end": at_end, "steps": [
+        { "when": { "input_contains": "A" }, "reply": { "message": { "text": "a" } } },
+        { "reply": { "message": { "text": "any" } }, "repeat": 2 },
+        { "when": { "input_contains": "B" }, "reply": { "message": { "text": "b" } } },
+        { "when": { "input_contains": "A" }, "reply": { "message": { "text": "a2" } } } ] }))
+}
+
+#[test]
+fn a_request_gets_the_first_step_that_matches_and_is_not_used_up() {
+    let engine = by_content("stop");
+    assert_eq!(said_to(&engine, &["x", "an A", "B", "B", "A", "A"]), ["any", "a", "any", "b", "a2", "-"]);
+    // Case counts.
+    assert_eq!(said_to(&by_content("stop"), &["a"]), ["any"]);
+}
+
+#[test]
+fn at_the_end_only_the_matching_steps_repeat_or_restart() {
+    let inputs = ["A", "A", "A", "A", "A", "B", "A", "x"];
+    let repeated = said_to(&by_content("repeat_last"), &inputs);
+    assert_eq!(repeated, ["a", "any", "any", "a2", "a2", "b", "a2", "any"]);
+    // A's steps begin again after four, `any` among them; B comes to the second of them.
+    let restarted = said_to(&by_content("restart"), &inputs);
+    assert_eq!(restarted, ["a", "any", "any", "a2", "a", "any", "any", "any"]);
+}
+
+#[test]
+fn a_request_that_nothing_matches_is_told_so() {
+    let only = |at_end: &str| {
+        engine(&json!({ "at_end": at_end, "steps": [
+            { "when": { "input_contains": "A" }, "reply": { "message": {} } },
+            { "when": { "input_contains": "B" }, "reply": { "message": {} } } ] }))
+    };
+    for at_end in ["stop", "repeat_last", "restart"] {
+        assert_eq!(body_of(ask(&only(at_end), "k", &hi()))["error"]["code"], "no_step_matches");
+    }
+    let engine = only("stop");
+    assert_eq!(step_for(&engine, "A"), Some(0));
+    let ended = ask(&engine, "k", &json!({ "messages": [ { "role": "user", "content": "A" } ] }));
+    let error = &body_of(ended)["error"];
+    assert_eq!(error["code"], "script_ended");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("The script has 1 steps that match this request"), "{message}");
+}
+
+fn step_for(engine: &Engine, input: &str) -> Option<usize> {
+    ask(engine, "k", &json!({ "messages": [ { "role": "user", "content": input } ] })).step
+}
+
+#[test]
+fn a_step_may_be_for_some_runs_only() {
+    let engine = engine(&json!({ "steps": [
+        { "when": { "run_contains": "two", "input_contains": "h" }, "reply": { "message": { "text": "2" } } },
+        { "reply": { "message": { "text": "all" } } } ] }));
+    assert_eq!(text(ask(&engine, "run-one", &hi())), "all");
+    assert_eq!(text(ask(&engine, "run-two", &hi())), "2");
+    assert_eq!(text(ask(&engine, "run-two", &hi())), "all");
+}
+
 #[test]
 fn a_refused_request_uses_no_step_but_has_a_number() {
     let engine = letters("stop");
     let lost = engine.plan("k", &Request::new("/v1/responses", "{}"));
     assert_eq!((lost.step, response(lost.clone()).status), (None, 404));
     let error = json!({ "error": {
-        "message": "Invalid URL (/v1/responses): faultlab serves */chat/completions.",
+        "message": "Invalid URL (/v1/responses): faultlab serves */chat/completions and */messages.",
         "type": "invalid_request_error", "param": null, "code": null } });
-    assert_eq!(body(lost), error);
+    assert_eq!(body_of(lost), error);
     let calls = json!([ { "id": "c", "function": { "name": "f", "arguments": "{}" } } ]);
     let unanswered = json!({ "messages": [
         { "role": "user", "content": "hi" }, { "role": "assistant", "tool_calls": calls } ] });
@@ -118,7 +187,8 @@ fn a_conversation_with_a_tool_goes_through() {
             { "reply": { "message": { "text": "The answer is {{tool_result}}.", "tool_calls": [
                 { "name": "calc" }, { "id": "call_3", "name": "calc" }, { "name": "calc" } ] } } } ] }));
     let mut messages = vec![json!({ "role": "user", "content": "What is 6 * (3 + 4) ?" })];
-    let message = body(ask(&engine, "k", &json!({ "messages": messages })))["choices"][0]["message"].clone();
+    let message =
+        body_of(ask(&engine, "k", &json!({ "messages": messages })))["choices"][0]["message"].clone();
     assert_eq!(message["content"], Value::Null);
     assert_eq!(
         message["tool_calls"],
@@ -128,11 +198,37 @@ fn a_conversation_with_a_tool_goes_through() {
 
     messages.push(message);
     messages.push(json!({ "role": "tool", "tool_call_id": "call_1", "content": "42" }));
-    let message = body(ask(&engine, "k", &json!({ "messages": messages })))["choices"][0]["message"].clone();
+    let message =
+        body_of(ask(&engine, "k", &json!({ "messages": messages })))["choices"][0]["message"].clone();
     assert_eq!(message["content"], "The answer is 42.");
     let ids: Vec<&str> =
         message["tool_calls"].as_array().unwrap().iter().map(|c| c["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["call_2", "call_3", "call_4"]); // one call before, and call_3 is taken
+}
+
+#[test]
+fn a_conversation_with_a_tool_goes_through_on_anthropics_wire_too() {
+    let engine = engine(&json!({
+        "captures": { "expression": "([0-9][-+*/ ().0-9]*)" },
+        "steps": [
+            { "reply": { "message": { "thinking": "Hm", "tool_calls": [
+                { "name": "calc", "arguments": { "expression": "{{expression}}" } } ] } } },
+            { "reply": { "message": { "text": "{{input}} {{tool_result}}.", "tool_calls": [
+                { "name": "calc" } ] } } } ] }));
+    let ask = |messages: &[Value]| {
+        let body = json!({ "max_tokens": 9, "messages": messages }).to_string();
+        body_of(engine.plan("k", &Request::new("/v1/messages", body)))["content"].clone()
+    };
+    let mut messages = vec![json!({ "role": "user", "content": "6 * (3 + 4) =" })];
+    let content = ask(&messages);
+    assert_eq!(content[1]["input"], json!({ "expression": "6 * (3 + 4)" }));
+
+    let result = json!([{ "type": "tool_result", "tool_use_id": content[1]["id"], "content": "42" }]);
+    messages.push(json!({ "role": "assistant", "content": content }));
+    messages.push(json!({ "role": "user", "content": result }));
+    let content = ask(&messages);
+    assert_eq!(content[0]["text"], "6 * (3 + 4) = 42.");
+    assert_eq!(content[1]["id"], "toolu_2");
 }
 
 #[test]
@@ -161,10 +257,37 @@ fn the_plan_of_a_stream_is_one_part_per_event_with_pauses_between() {
     assert_eq!(response.end, End::Repeat { bytes: ": ping\n\n".into(), every: Duration::from_millis(50) });
 }
 
+fn streamed_with(fault: &Value) -> Plan {
+    let engine = engine(
+        &json!({ "steps": [ { "reply": { "message": { "text": "a" } }, "fault": fault, "delay_ms": 9 } ] }),
+    );
+    let mut request = hi();
+    request["stream"] = true.into();
+    ask(&engine, "k", &request)
+}
+
+#[test]
+fn what_takes_a_socket_is_apart_from_what_a_mock_plays() {
+    let wrong = response(streamed_with(&json!({ "wrong_chunk_size": { "after_events": 1 } })));
+    assert_eq!((wrong.parts.len(), wrong.end), (1, End::Fin));
+    assert!(wrong.raw.tail.ends_with(b"0\r\n\r\n"));
+
+    let slow = streamed_with(&json!({ "slow_headers": { "delay_ms": 30 } }));
+    assert_eq!(slow.delay, Duration::from_millis(39));
+    let lead = Duration::from_millis(30);
+    assert_eq!(response(slow).raw.head, Head::StatusLineFirst { lead });
+
+    let split = response(streamed_with(&json!("split_headers")));
+    let mut whole = split.clone();
+    whole.raw = response(streamed_with(&Value::Null)).raw;
+    assert_eq!(whole, response(streamed_with(&Value::Null)));
+    assert_ne!(split, whole);
+}
+
 #[test]
 fn a_message_without_anything_is_an_answer_too() {
     let engine = engine(&json!({ "steps": [ { "reply": { "message": {} } } ] }));
-    let answer = body(ask(&engine, "k", &hi()));
+    let answer = body_of(ask(&engine, "k", &hi()));
     assert_eq!(
         answer["choices"][0]["message"],
         json!({ "role": "assistant", "content": null, "refusal": null })

@@ -3,12 +3,13 @@
 //! The expected bytes are written from the specifications: RFC 9112 for heads, chunks (7.1: the size in
 //! hexadecimal, CRLF, the data, CRLF; the last chunk has size 0) and incomplete bodies (8), WHATWG HTML 9.2
 //! for events, and OpenAI's API reference for their content.
+use crate::lab::{self, LAST_CHUNK, chunks, hello_script, start};
 use crate::raw::{Client, Ending};
-use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server::FaultServer;
 
-const STREAMED: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
-const PLAIN: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+pub(crate) const STREAMED: &str =
+    r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+pub(crate) const PLAIN: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
 const STREAM_HEAD: &str = "HTTP/1.1 200 \r\n\
     content-type: text/event-stream\r\n\
@@ -58,15 +59,14 @@ macro_rules! arguments {
 }
 
 // The events of "Hello you": a role, two words, a finish reason, the end.
-const ROLE: &str = delta!(r#"{"role":"assistant","content":""}"#, "null");
-const HELLO: &str = delta!(r#"{"content":"Hello"}"#, "null");
-const YOU: &str = delta!(r#"{"content":" you"}"#, "null");
-const STOP: &str = delta!("{}", r#""stop""#);
-const DONE: &str = "data: [DONE]\n\n";
-const LAST_CHUNK: &str = "0\r\n\r\n";
+pub(crate) const ROLE: &str = delta!(r#"{"role":"assistant","content":""}"#, "null");
+pub(crate) const HELLO: &str = delta!(r#"{"content":"Hello"}"#, "null");
+pub(crate) const YOU: &str = delta!(r#"{"content":" you"}"#, "null");
+pub(crate) const STOP: &str = delta!("{}", r#""stop""#);
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
 /// "hi" are 2 characters and "Hello you" 9: 1 and 3 tokens at four characters each, rounded up.
-const DOCUMENT: &str = concat!(
+pub(crate) const DOCUMENT: &str = concat!(
     r#"{"id":"chatcmpl-faultlab-1","object":"chat.completion","created":1700000000,"model":"m","#,
     r#""choices":[{"index":0,"message":{"role":"assistant","content":"Hello you","refusal":null},"#,
     r#""logprobs":null,"finish_reason":"stop"}],"#,
@@ -74,24 +74,11 @@ const DOCUMENT: &str = concat!(
 );
 
 async fn hello_with(fault: &str) -> FaultServer {
-    start(&format!(
-        r#"{{ "steps": [ {{ "reply": {{ "message": {{ "text": "Hello you" }} }}, "fault": {fault} }} ] }}"#
-    ))
-    .await
-}
-
-async fn start(script: &str) -> FaultServer {
-    FaultServer::start(Script::from_json(script).unwrap()).await.unwrap()
+    start(&hello_script(fault)).await
 }
 
 fn ask(server: &FaultServer, body: &str) -> Client {
-    let mut client = Client::connect(server.addr());
-    client.post(body);
-    client
-}
-
-fn chunks(events: &[&str]) -> String {
-    events.iter().map(|event| format!("{:x}\r\n{event}\r\n", event.len())).collect()
+    lab::ask(server, "/v1/chat/completions", body)
 }
 
 fn streamed(events: &[&str]) -> String {

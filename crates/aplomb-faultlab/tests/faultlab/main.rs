@@ -10,5 +10,8 @@
 
 mod engine;
 mod golden;
+mod golden_anthropic;
+mod golden_bytes;
+mod lab;
 mod raw;
 mod server;

@@ -37,19 +37,34 @@ impl Client {
         self.send(&post(body));
     }
 
-    /// Reads exactly as many bytes as `expected` has, and compares them.
+    /// POSTs a body to this path.
+    pub(crate) fn post_to(&mut self, path: &str, body: &str) {
+        self.send(&post_to(path, body));
+    }
+
+    /// Reads exactly as many bytes as `expected` has, and compares them. Returns how many reads it took.
     #[track_caller]
-    pub(crate) fn expect(&mut self, expected: &str) {
+    pub(crate) fn expect(&mut self, expected: &str) -> usize {
+        self.expect_bytes(expected.as_bytes())
+    }
+
+    /// The same for what is not UTF-8.
+    #[track_caller]
+    pub(crate) fn expect_bytes(&mut self, expected: &[u8]) -> usize {
         let mut bytes = vec![0; expected.len()];
-        let mut read = 0;
+        let (mut read, mut reads) = (0, 0);
         while read < bytes.len() {
             match self.0.read(&mut bytes[read..]) {
                 Ok(0) => break,
                 Ok(more) => read += more,
                 Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes[..read])),
             }
+            reads += 1;
         }
-        assert_eq!(String::from_utf8_lossy(&bytes[..read]), expected);
+        // Text for people to compare; the bytes decide.
+        assert_eq!(String::from_utf8_lossy(&bytes[..read]), String::from_utf8_lossy(expected));
+        assert_eq!(&bytes[..read], expected);
+        reads
     }
 
     /// Reads until `text` has come, and returns everything up to its end.
@@ -87,8 +102,12 @@ impl Client {
 
 /// The bytes of a POST to the chat endpoint.
 pub(crate) fn post(body: &str) -> String {
+    post_to("/v1/chat/completions", body)
+}
+
+fn post_to(path: &str, body: &str) -> String {
     let length = body.len();
-    format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}")
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
 /// One request on a connection of its own, for servers on which something follows that ends it.

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, and ends by a clock of its own"
 )]
 
+mod anthropic;
 mod canary;
 mod faults;
 mod outcomes;

@@ -6,25 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::Rejection;
-use crate::script::engine::Request;
-
-/// What a script needs to know of a request.
-#[derive(Debug, Default, PartialEq)]
-pub(in crate::script) struct Chat {
-    /// The model asked for; answers name it.
-    pub(super) model: String,
-    pub(super) stream: bool,
-    pub(super) include_usage: bool,
-    /// The text of the last user message.
-    pub(in crate::script) last_user: Option<String>,
-    /// The content of the last tool message after the last user message.
-    pub(in crate::script) tool_result: Option<String>,
-    /// The ids of every call in the conversation.
-    pub(super) call_ids: Vec<String>,
-    /// Characters of all contents.
-    pub(super) chars: usize,
-}
+use crate::script::wire::{Chat, Rejection};
 
 #[derive(Deserialize)]
 struct Document {
@@ -98,12 +80,8 @@ struct Function {
 }
 
 /// Reads the request, or says why OpenAI would not have it.
-pub(in crate::script) fn read(request: &Request) -> Result<Chat, Rejection> {
-    let path = request.path.split('?').next().unwrap_or_default();
-    if !path.ends_with("/chat/completions") {
-        return Err(Rejection::unknown_path(path));
-    }
-    let document: Document = serde_json::from_slice(&request.body).map_err(|error| {
+pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
+    let document: Document = serde_json::from_slice(body).map_err(|error| {
         Rejection::invalid(None, format!("The body is not JSON that a chat request could be: {error}."))
     })?;
     let stream = document.stream.unwrap_or(false);
@@ -125,24 +103,22 @@ pub(in crate::script) fn read(request: &Request) -> Result<Chat, Rejection> {
     };
     check_calls(&messages)?;
     for message in messages {
-        chat.take(message);
+        take(&mut chat, message);
     }
     Ok(chat)
 }
 
-impl Chat {
-    fn take(&mut self, message: Message) {
-        let text = message.content.map(Content::into_text).unwrap_or_default();
-        self.chars += text.chars().count();
-        self.call_ids.extend(message.tool_calls.into_iter().flatten().map(|call| call.id));
-        match message.role {
-            Role::User => {
-                self.last_user = Some(text);
-                self.tool_result = None;
-            }
-            Role::Tool => self.tool_result = Some(text),
-            Role::System | Role::Developer | Role::Assistant | Role::Function => {}
+fn take(chat: &mut Chat, message: Message) {
+    let text = message.content.map(Content::into_text).unwrap_or_default();
+    chat.chars += text.chars().count();
+    chat.call_ids.extend(message.tool_calls.into_iter().flatten().map(|call| call.id));
+    match message.role {
+        Role::User => {
+            chat.last_user = Some(text);
+            chat.tool_result = None;
         }
+        Role::Tool => chat.tool_result = Some(text),
+        Role::System | Role::Developer | Role::Assistant | Role::Function => {}
     }
 }
 
@@ -198,7 +174,7 @@ mod tests {
     use super::*;
 
     fn chat(body: &Value) -> Result<Chat, Rejection> {
-        read(&Request::new("/v1/chat/completions", body.to_string()))
+        read(body.to_string().as_bytes())
     }
 
     fn call(id: &str) -> Value {
@@ -257,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_no_chat_request_is_refused() {
-        let refused = |body: &str| read(&Request::new("/v1/chat/completions", body.to_owned())).unwrap_err();
+        let refused = |body: &str| read(body.as_bytes()).unwrap_err();
         assert_eq!(refused("{").status, 400);
         assert_eq!(refused(r#"{ "model": "m" }"#).param.as_deref(), Some("messages"));
         assert_eq!(refused(r#"{ "messages": [] }"#).param.as_deref(), Some("messages"));
@@ -265,16 +241,5 @@ mod tests {
         let options =
             r#"{ "messages": [ { "role": "user" } ], "stream_options": { "include_usage": true } }"#;
         assert_eq!(refused(options).param.as_deref(), Some("stream_options"));
-    }
-
-    #[test]
-    fn only_chat_completions_is_served_under_any_prefix_and_query() {
-        let body = json!({ "messages": [user("hi")] }).to_string();
-        let status =
-            |path: &str| read(&Request::new(path, body.clone())).map_err(|rejection| rejection.status).err();
-        assert_eq!(status("/v1/chat/completions"), None);
-        assert_eq!(status("/openai/deployments/x/chat/completions?api-version=1"), None);
-        assert_eq!(status("/v1/responses"), Some(404));
-        assert_eq!(status("/v1/models?x=/chat/completions"), Some(404));
     }
 }

@@ -1,0 +1,379 @@
+//! Reads a Messages request and refuses what Anthropic refuses, as far as that is cheap to know.
+//!
+//! Fields and blocks that no script depends on are ignored, whatever they hold.
+
+use serde::Deserialize;
+
+use super::SIGNATURE;
+use crate::script::wire::{Chat, Rejection};
+
+#[derive(Deserialize)]
+struct Document {
+    model: Option<String>,
+    max_tokens: Option<u64>,
+    system: Option<Content>,
+    messages: Option<Vec<Message>>,
+    stream: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: Role,
+    content: Content,
+}
+
+/// There are no others: a system prompt is a field of the request and a tool's result a user's block
+/// (<https://platform.claude.com/docs/en/api/messages>).
+#[derive(Deserialize, PartialEq, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Blocks(Vec<Block>),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block {
+    Text {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        /// Read only so that a call without a name, or with arguments that are no object, is refused.
+        #[serde(rename = "name")]
+        _name: String,
+        #[serde(rename = "input")]
+        _input: serde_json::Map<String, serde_json::Value>,
+    },
+    ToolResult {
+        tool_use_id: String,
+        content: Option<Content>,
+    },
+    Thinking {
+        signature: Option<String>,
+    },
+    /// Images, documents, redacted thinking, the blocks of the server's own tools.
+    #[serde(other)]
+    Other,
+}
+
+impl Content {
+    fn blocks(&self) -> &[Block] {
+        match self {
+            Content::Text(_) => &[],
+            Content::Blocks(blocks) => blocks,
+        }
+    }
+
+    /// The text, but not that of tool results.
+    fn text(&self) -> String {
+        match self {
+            Content::Text(text) => text.clone(),
+            Content::Blocks(blocks) => blocks.iter().filter_map(Block::text).collect(),
+        }
+    }
+
+    /// Whether there is anything beside tool results.
+    fn says_something(&self) -> bool {
+        match self {
+            Content::Text(_) => true,
+            Content::Blocks(blocks) => {
+                blocks.is_empty() || blocks.iter().any(|block| block.answers().is_none())
+            }
+        }
+    }
+
+    /// The calls that are made here.
+    fn calls(&self) -> impl Iterator<Item = &str> {
+        self.blocks().iter().filter_map(|block| match block {
+            Block::ToolUse { id, .. } => Some(id.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The results given here, as far as nothing else comes before them: "the tool_result blocks must come
+    /// first in the content array. Any text must come after"
+    /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls>).
+    fn leading_results(&self) -> impl Iterator<Item = &str> {
+        self.blocks().iter().map_while(Block::answers)
+    }
+
+    fn last_result(&self) -> Option<String> {
+        self.blocks().iter().rev().find_map(Block::result)
+    }
+
+    fn chars(&self) -> usize {
+        let results = self.blocks().iter().filter_map(Block::result);
+        self.text().chars().count() + results.map(|result| result.chars().count()).sum::<usize>()
+    }
+}
+
+impl Block {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Block::Text { text } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The call that this is the result of.
+    fn answers(&self) -> Option<&str> {
+        match self {
+            Block::ToolResult { tool_use_id, .. } => Some(tool_use_id),
+            _ => None,
+        }
+    }
+
+    fn result(&self) -> Option<String> {
+        match self {
+            Block::ToolResult { content, .. } => {
+                Some(content.as_ref().map(Content::text).unwrap_or_default())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads the request, or says why Anthropic would not have it.
+pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
+    let document: Document = serde_json::from_slice(body).map_err(|error| {
+        invalid(format!("The body is not JSON that a Messages request could be: {error}."))
+    })?;
+    if document.max_tokens.is_none() {
+        return Err(invalid("max_tokens: Field required"));
+    }
+    let messages = document.messages.unwrap_or_default();
+    match messages.first() {
+        None => return Err(invalid("messages: at least one message is required")),
+        Some(Message { role: Role::Assistant, .. }) => {
+            return Err(invalid("messages: first message must use the \"user\" role"));
+        }
+        Some(Message { role: Role::User, .. }) => {}
+    }
+    check_calls(&messages)?;
+    check_signatures(&messages)?;
+    let mut chat = Chat {
+        model: document.model.unwrap_or_else(|| "faultlab".to_owned()),
+        stream: document.stream.unwrap_or(false),
+        chars: document.system.as_ref().map(Content::chars).unwrap_or_default(),
+        ..Chat::default()
+    };
+    for message in &messages {
+        take(&mut chat, message);
+    }
+    Ok(chat)
+}
+
+fn take(chat: &mut Chat, message: &Message) {
+    let content = &message.content;
+    chat.chars += content.chars();
+    chat.call_ids.extend(content.calls().map(str::to_owned));
+    if message.role == Role::User {
+        if content.says_something() {
+            chat.last_user = Some(content.text());
+            chat.tool_result = None;
+        }
+        chat.tool_result = content.last_result().or_else(|| chat.tool_result.take());
+    }
+}
+
+/// Every result answers a call of the message directly before it, and every call is answered in the message
+/// directly after it: the two history errors that clients of Anthropic know best. Their wording is quoted in
+/// <https://github.com/anthropics/claude-code/issues/13460> and
+/// <https://github.com/anthropics/claude-code/issues/8210>.
+fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
+    let mut called: Vec<&str> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let answered: Vec<&str> = match message.role {
+            Role::User => message.content.leading_results().collect(),
+            Role::Assistant => Vec::new(),
+        };
+        all_answered(&called, &answered, index)?;
+        for (place, id) in message.content.blocks().iter().map(Block::answers).enumerate() {
+            if let Some(id) = id.filter(|id| !called.contains(id)) {
+                return Err(invalid(format!(
+                    "messages.{index}.content.{place}: unexpected `tool_use_id` found in `tool_result` \
+                     blocks: {id}. Each `tool_result` block must have a corresponding `tool_use` block in \
+                     the previous message."
+                )));
+            }
+        }
+        called = match message.role {
+            Role::User => Vec::new(),
+            Role::Assistant => message.content.calls().collect(),
+        };
+    }
+    all_answered(&called, &[], messages.len())
+}
+
+/// `index` is the message after the calls.
+fn all_answered(called: &[&str], answered: &[&str], index: usize) -> Result<(), Rejection> {
+    let unanswered: Vec<&str> = called.iter().copied().filter(|id| !answered.contains(id)).collect();
+    if unanswered.is_empty() {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "messages.{}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
+         `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        index.saturating_sub(1),
+        unanswered.join(", ")
+    )))
+}
+
+/// Thinking comes back as it was, signature and all
+/// (<https://platform.claude.com/docs/en/build-with-claude/extended-thinking>, "Preserving thinking blocks").
+/// The wording of both errors is quoted in <https://github.com/lbjlaq/Antigravity-Manager/issues/498> and
+/// <https://github.com/justlovemaki/AIClient2API/issues/437>.
+fn check_signatures(messages: &[Message]) -> Result<(), Rejection> {
+    for (index, message) in messages.iter().enumerate() {
+        for (place, block) in message.content.blocks().iter().enumerate() {
+            match block {
+                Block::Thinking { signature: None } => {
+                    return Err(invalid(format!(
+                        "messages.{index}.content.{place}.thinking.signature: Field required"
+                    )));
+                }
+                Block::Thinking { signature: Some(signature) } if signature != SIGNATURE => {
+                    return Err(invalid(format!(
+                        "messages.{index}.content.{place}: Invalid `signature` in `thinking` block"
+                    )));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn invalid(message: impl Into<String>) -> Rejection {
+    Rejection::invalid(None, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn chat(messages: &[Value]) -> Result<Chat, Rejection> {
+        read(json!({ "model": "m", "max_tokens": 9, "messages": messages }).to_string().as_bytes())
+    }
+
+    fn refusal(messages: &[Value]) -> String {
+        let rejection = chat(messages).unwrap_err();
+        assert_eq!(rejection.status, 400);
+        rejection.message
+    }
+
+    fn user(content: impl Into<Value>) -> Value {
+        json!({ "role": "user", "content": content.into() })
+    }
+
+    fn assistant(content: impl Into<Value>) -> Value {
+        json!({ "role": "assistant", "content": content.into() })
+    }
+
+    fn call(id: &str) -> Value {
+        json!({ "type": "tool_use", "id": id, "name": "f", "input": {} })
+    }
+
+    fn result(id: &str, content: impl Into<Value>) -> Value {
+        json!({ "type": "tool_result", "tool_use_id": id, "content": content.into() })
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "type": "text", "text": text })
+    }
+
+    #[test]
+    fn the_last_user_text_is_found_in_strings_and_in_blocks() {
+        let blocks = json!([text("a"), { "type": "image", "source": {} }, text("b")]);
+        assert_eq!(chat(&[user("first"), user(blocks)]).unwrap().last_user.as_deref(), Some("ab"));
+    }
+
+    #[test]
+    fn a_tool_result_is_no_user_text_and_counts_until_the_user_speaks_again() {
+        let mut messages = vec![
+            user("go"),
+            assistant(json!([call("c1"), call("c2")])),
+            user(json!([result("c1", "old"), result("c2", json!([text("4"), text("2")]))])),
+        ];
+        let read = chat(&messages).unwrap();
+        assert_eq!(read.last_user.as_deref(), Some("go"));
+        assert_eq!(read.tool_result.as_deref(), Some("42"));
+        assert_eq!(read.call_ids, ["c1", "c2"]);
+        assert_eq!(read.chars, 7); // go, old, 42
+        messages.push(user("and now?"));
+        let read = chat(&messages).unwrap();
+        assert_eq!((read.last_user.as_deref(), read.tool_result), (Some("and now?"), None));
+    }
+
+    #[test]
+    fn text_after_results_is_the_users_and_leaves_the_results() {
+        let turn = user(json!([result("c1", "42"), text("quick!")]));
+        let read = chat(&[user("go"), assistant(json!([call("c1")])), turn]).unwrap();
+        assert_eq!(read.last_user.as_deref(), Some("quick!"));
+        assert_eq!(read.tool_result.as_deref(), Some("42"));
+    }
+
+    #[test]
+    fn the_user_speaks_first() {
+        assert!(refusal(&[assistant("hi")]).contains("first message must use the \"user\" role"));
+    }
+
+    #[test]
+    fn a_result_without_its_call_in_the_message_before_is_refused() {
+        let orphan = refusal(&[user("go"), user(json!([text("x"), result("c1", "x")]))]);
+        assert!(
+            orphan.starts_with(
+                "messages.1.content.1: unexpected `tool_use_id` found in `tool_result` blocks: c1."
+            ),
+            "{orphan}"
+        );
+        let turns = [assistant(json!([call("c1")])), user(json!([result("c1", "x")]))];
+        let late = refusal(&[user("go"), turns[0].clone(), turns[1].clone(), turns[1].clone()]);
+        assert!(late.starts_with("messages.3.content.0: unexpected"), "{late}");
+    }
+
+    #[test]
+    fn a_call_without_its_result_in_the_next_message_is_refused() {
+        let expected =
+            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: c1.";
+        let calls = assistant(json!([text("hm"), call("c1")]));
+        for rest in [vec![], vec![user("well?")], vec![user(json!([text("first"), result("c1", "x")]))]] {
+            let messages = [vec![user("go"), calls.clone()], rest].concat();
+            let refused = refusal(&messages);
+            assert!(refused.starts_with(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn thinking_comes_back_with_its_signature() {
+        let with = |thinking: Value| chat(&[user("go"), assistant(json!([thinking])), user("on")]);
+        assert!(with(json!({ "type": "thinking", "thinking": "", "signature": SIGNATURE })).is_ok());
+        let wrong = with(json!({ "type": "thinking", "thinking": "", "signature": "x" })).unwrap_err();
+        assert_eq!(wrong.message, "messages.1.content.0: Invalid `signature` in `thinking` block");
+        let none = with(json!({ "type": "thinking", "thinking": "" })).unwrap_err();
+        assert_eq!(none.message, "messages.1.content.0.thinking.signature: Field required");
+    }
+
+    #[test]
+    fn what_is_no_messages_request_is_refused() {
+        let refused = |body: &str| read(body.as_bytes()).unwrap_err().message;
+        assert!(refused("{").starts_with("The body is not JSON"));
+        assert_eq!(
+            refused(r#"{ "messages": [ { "role": "user", "content": "x" } ] }"#),
+            "max_tokens: Field required"
+        );
+        assert!(refused(r#"{ "max_tokens": 1, "messages": [] }"#).starts_with("messages: at least one"));
+        let system = r#"{ "max_tokens": 1, "messages": [ { "role": "system", "content": "x" } ] }"#;
+        assert!(refused(system).contains("expected `user` or `assistant`"));
+    }
+}

@@ -1,0 +1,172 @@
+//! What the protocols have in common: which one a request speaks, what a script needs to know of any request,
+//! and why any provider refuses one. Renders nothing; knows no script's progress and no fault.
+
+use serde::Serialize;
+
+use super::fault::{Body, Whole};
+use super::said::Said;
+use super::{anthropic, openai_chat};
+
+/// A protocol, told by the path of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// OpenAI's Chat Completions.
+    OpenAiChat,
+    /// Anthropic's Messages.
+    Anthropic,
+}
+
+/// What a script needs to know of a request.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Chat {
+    /// The model asked for; answers name it.
+    pub(super) model: String,
+    pub(super) stream: bool,
+    /// Whether a stream reports its usage. Only OpenAI's clients have the choice.
+    pub(super) include_usage: bool,
+    /// The text of the last user message.
+    pub(super) last_user: Option<String>,
+    /// The content of the last tool result after the last user message.
+    pub(super) tool_result: Option<String>,
+    /// The ids of every call in the conversation.
+    pub(super) call_ids: Vec<String>,
+    /// Characters of all contents.
+    pub(super) chars: usize,
+}
+
+/// A request that the provider does not accept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rejection {
+    pub(super) status: u16,
+    pub(super) message: String,
+    /// The field at fault. OpenAI's errors have a place for it, Anthropic's name it in the message.
+    pub(super) param: Option<String>,
+    pub(super) code: Option<&'static str>,
+}
+
+impl Wire {
+    /// The protocol of this path, whatever comes before its last segments and in its query.
+    pub(super) fn of(path: &str) -> Result<Self, Rejection> {
+        let path = path.split('?').next().unwrap_or_default();
+        if path.ends_with("/chat/completions") {
+            Ok(Self::OpenAiChat)
+        } else if path.ends_with("/messages") {
+            Ok(Self::Anthropic)
+        } else {
+            let message = format!("Invalid URL ({path}): faultlab serves */chat/completions and */messages.");
+            Err(Rejection { status: 404, message, param: None, code: None })
+        }
+    }
+
+    /// Reads the request, or says why the provider would not have it.
+    pub(super) fn read(self, body: &[u8]) -> Result<Chat, Rejection> {
+        match self {
+            Self::OpenAiChat => openai_chat::read(body),
+            Self::Anthropic => anthropic::read(body),
+        }
+    }
+
+    /// What the model said as the answer to this request, which is the engine's `number`-th.
+    pub(super) fn render(self, said: &Said, chat: &Chat, number: u64) -> Whole {
+        match self {
+            Self::OpenAiChat => openai_chat::render(said, chat, number),
+            Self::Anthropic => anthropic::render(said, chat, number),
+        }
+    }
+
+    /// The refusal as the provider puts it.
+    pub(super) fn refuse(self, rejection: &Rejection, number: u64) -> Whole {
+        match self {
+            Self::OpenAiChat => openai_chat::refuse(rejection),
+            Self::Anthropic => anthropic::refuse(rejection, number),
+        }
+    }
+
+    /// The header that gives an answer its number: `request-id` is Anthropic's name for it
+    /// (<https://platform.claude.com/docs/en/api/errors>, "Request id").
+    pub(super) fn request_id_header(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "x-request-id",
+            Self::Anthropic => "request-id",
+        }
+    }
+
+    /// What the ids of calls begin with, where the script gives none.
+    pub(super) fn call_id_prefix(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "call_",
+            Self::Anthropic => "toolu_",
+        }
+    }
+}
+
+impl Rejection {
+    pub(super) fn invalid(param: Option<String>, message: impl Into<String>) -> Self {
+        Self { status: 400, message: message.into(), param, code: None }
+    }
+
+    /// The test is at fault, or the client: somebody asked once too often.
+    pub(super) fn script_ended(steps: usize, served: u64, request: u64) -> Self {
+        let message = format!(
+            "The script has {steps} steps for {served} requests and this was request {request}. \
+             Add a step, or say what comes after them with at_end."
+        );
+        Self { status: 400, message, param: None, code: Some("script_ended") }
+    }
+
+    /// The same for a script whose steps are not for every request.
+    pub(super) fn matching_steps_ended(steps: usize, served: u64) -> Self {
+        let message = format!(
+            "The script has {steps} steps that match this request, for {served} requests, and they have all \
+             been served. Add a step, or say what comes after them with at_end."
+        );
+        Self { status: 400, message, param: None, code: Some("script_ended") }
+    }
+
+    pub(super) fn no_step_matches(steps: usize) -> Self {
+        let message = format!(
+            "None of the script's {steps} steps matches this request. Add a step for its last user message, \
+             or one without `when`."
+        );
+        Self { status: 400, message, param: None, code: Some("no_step_matches") }
+    }
+}
+
+/// The id of the engine's `number`-th answer.
+pub(super) fn request_id(number: u64) -> String {
+    format!("req_faultlab_{number}")
+}
+
+/// An answer of one JSON document.
+pub(super) fn json(status: u16, document: String, unfinished: String) -> Whole {
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    Whole { status, headers, body: Body::Plain { body: document.into(), unfinished: unfinished.into() } }
+}
+
+/// An answer of events.
+pub(super) fn events(body: Body) -> Whole {
+    Whole { status: 200, headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())], body }
+}
+
+/// Writes one of a protocol's own types. They are strings, numbers and lists of them, which cannot fail to
+/// be written; should one ever, a client that reads the reason in place of JSON is told loudly enough.
+pub(super) fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_tells_the_protocol_under_any_prefix_and_query() {
+        let wire = |path: &str| Wire::of(path).map_err(|rejection| rejection.status);
+        assert_eq!(wire("/v1/chat/completions"), Ok(Wire::OpenAiChat));
+        assert_eq!(wire("/openai/deployments/x/chat/completions?api-version=1"), Ok(Wire::OpenAiChat));
+        assert_eq!(wire("/v1/messages"), Ok(Wire::Anthropic));
+        assert_eq!(wire("/anthropic/v1/messages?beta=true"), Ok(Wire::Anthropic));
+        assert_eq!(wire("/v1/messages/count_tokens"), Err(404));
+        assert_eq!(wire("/v1/responses"), Err(404));
+        assert_eq!(wire("/v1/models?x=/chat/completions"), Err(404));
+    }
+}
