@@ -1,4 +1,5 @@
 """Runs the real binary against aimock, an LLM mock that we did not write, and counts requests in aimock's own journal.
+Every case runs on both wires, OpenAI's Chat Completions and Anthropic's Messages, each with an aimock of its own.
 
 Usage: tests/peers/install.sh && python3 tests/peers/aimock_check.py
 """
@@ -16,12 +17,17 @@ AIMOCK = HERE / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 
 # One attempt, then transport's 2 retries and the session's 3: allowances add.
 PERSISTENT = 1 + 2 + 3
-# aimock cuts a stream into pieces of 20 characters, after one chunk for the role.
+# aimock cuts a stream into pieces of 20 characters, after one chunk for the role (Anthropic: two events, the starts of
+# message and block).
 LONG = "The keeper counts the ships, and the ships count on the keeper, night after night."
-# The last chunk that aimock counts is lost with the connection, so this delivers the role and two pieces. Without a
-# latency it would deliver nothing.
+# The last chunk that aimock counts is lost with the connection, so this delivers the role and two pieces (Anthropic: one
+# piece). Without a latency it would deliver nothing.
 CUT = {"latency": 20, "truncateAfterChunks": 4}
 DROPPED = {"chaos": {"disconnectRate": 1.0}}
+# Without it, aimock counts no tokens on Anthropic's wire.
+USAGE = {"usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}}
+# The path of each wire's requests, by the provider in the config.
+WIRES = {"openai_compatible": "/chat/completions", "anthropic": "/messages"}
 
 
 def when(text, **match):
@@ -29,14 +35,14 @@ def when(text, **match):
 
 
 def text(content):
-    return {"response": {"content": content}}
+    return {"response": {"content": content, **USAGE}}
 
 
 def error(status, message, kind, code, **more):
     return {"response": {"status": status, "error": {"message": message, "type": kind, "code": code}, **more}}
 
 
-CALL = {"response": {"toolCalls": [{"id": "call_1", "name": "calc", "arguments": {"expression": "6*7"}}]}}
+CALL = {"response": {"toolCalls": [{"id": "call_1", "name": "calc", "arguments": {"expression": "6*7"}}], **USAGE}}
 THROTTLE = error(429, "slow down", "requests", "rate_limit_exceeded", retryAfter=1)
 BAD_KEY = error(401, "Incorrect API key provided", "invalid_request_error", "invalid_api_key")
 
@@ -59,7 +65,7 @@ FIXTURES = [
 ]
 
 
-def agent_config(api_base):
+def agent_config(provider, api_base):
     return {
         "version": "1.0",
         "agents": [
@@ -67,7 +73,7 @@ def agent_config(api_base):
                 "id": "assistant",
                 "pattern": {"type": "react"},
                 "llm": {
-                    "provider": "openai_compatible",
+                    "provider": provider,
                     "model": "gpt-4o-mini",
                     "api_base": api_base,
                     "api_key_env": "PEERS_API_KEY",
@@ -84,10 +90,10 @@ def agent_config(api_base):
 class Bench:
     """The binary with a config that points at aimock, and aimock's journal."""
 
-    def __init__(self, url, folder):
-        self.url, self.folder = url, folder
+    def __init__(self, provider, url, folder):
+        self.provider, self.url, self.folder = provider, url, folder
         self.config = folder / "agent.json"
-        self.config.write_text(json.dumps(agent_config(f"{url}/v1"), indent=2))
+        self.config.write_text(json.dumps(agent_config(provider, f"{url}/v1"), indent=2))
 
     def run(self, prompt, form):
         env = {**os.environ, "PEERS_API_KEY": "peers-key", "APLOMB_DATA_DIR": str(self.folder / "data")}
@@ -95,7 +101,7 @@ class Bench:
 
     def requests(self, prompt):
         """The requests that a prompt has caused, oldest first, as aimock recorded them."""
-        url = f"{self.url}/__aimock/journal?path=/chat/completions"
+        url = f"{self.url}/__aimock/journal?path={WIRES[self.provider]}"
         with urllib.request.urlopen(url, timeout=10) as answer:
             return [entry for entry in json.load(answer) if prompt in json.dumps(entry["body"]["messages"])]
 
@@ -206,15 +212,20 @@ def a_refused_key_costs_one_request(bench):
     expect("peers-key" not in json.dumps(details), "the key is in the error")
 
 
-def main():
-    need_aplomb()
+def check(provider):
     with tempfile.TemporaryDirectory(prefix="aplomb-aimock-") as name:
         folder = pathlib.Path(name)
         fixtures = folder / "fixtures.json"
         fixtures.write_text(json.dumps({"fixtures": FIXTURES}))
         command = ["node", str(AIMOCK), "--port", "0", "--fixtures", str(fixtures), "--validate-on-load"]
         with Server(command, r"listening on (http://\S+)") as aimock:
-            return run_cases(Bench(aimock.match[1], folder))
+            print(f"{provider}:", flush=True)
+            return run_cases(Bench(provider, aimock.match[1], folder))
+
+
+def main():
+    need_aplomb()
+    return max([check(provider) for provider in WIRES])
 
 
 if __name__ == "__main__":

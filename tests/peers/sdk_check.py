@@ -1,5 +1,5 @@
-"""Judges faultlab, our fault server, by the official OpenAI SDK: what we call a good answer the SDK must read, and
-what we call a fault the SDK must meet.
+"""Judges faultlab, our fault server, by the official SDKs of OpenAI and Anthropic: what we call a good answer the SDK
+must read, and what we call a fault the SDK must meet. Where a case's name says no more, it is OpenAI's.
 
 Usage: tests/peers/install.sh && .peers/venv/bin/python tests/peers/sdk_check.py
 """
@@ -12,6 +12,7 @@ import tempfile
 import threading
 import urllib.request
 
+import anthropic
 import httpx2
 import openai
 
@@ -50,6 +51,21 @@ CALC = {
         "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},
     },
 }
+THINK_AND_CALL = {
+    "reply": {
+        "message": {
+            "thinking": "I should calculate.",
+            "text": "Let me see.",
+            "tool_calls": [{"name": "calc", "arguments": {"expression": "{{expression}}"}}],
+        }
+    }
+}
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+CLAUDE_CALC = {
+    "name": "calc",
+    "description": CALC["function"]["description"],
+    "input_schema": CALC["function"]["parameters"],
+}
 # Long enough for a busy machine, short enough to wait for where silence is the fault.
 PATIENCE_SECONDS = 1.5
 
@@ -59,11 +75,15 @@ def faulty(fault):
 
 
 class Lab:
-    """A faultlab that plays `steps`, and the SDK pointed at it."""
+    """A faultlab that plays `steps`, and the SDKs pointed at it."""
 
     def __init__(self, url, control):
         self.control = control
         self.client = openai.OpenAI(base_url=url, api_key="peers-key", max_retries=0, timeout=PATIENCE_SECONDS)
+        # This SDK adds the /v1 itself.
+        self.claude = anthropic.Anthropic(
+            base_url=url.removesuffix("/v1"), api_key="peers-key", max_retries=0, timeout=PATIENCE_SECONDS
+        )
 
     def ask(self, messages="hi", **options):
         if isinstance(messages, str):
@@ -73,6 +93,17 @@ class Lab:
     def stream(self, messages="hi", **options):
         """The chunks of a streamed answer, as they come."""
         return self.ask(messages, stream=True, **options)
+
+    def ask_claude(self, messages="hi"):
+        return self.claude.messages.create(**claude_request(messages))
+
+    def stream_claude(self, messages="hi", seen=None):
+        """The message that the SDK makes of a streamed answer; `seen` gets its events."""
+        with self.claude.messages.stream(**claude_request(messages)) as stream:
+            for event in stream:
+                if seen is not None:
+                    seen.append(event)
+            return stream.get_final_message()
 
     def requests(self):
         """Faultlab's own log of what reached it."""
@@ -105,6 +136,12 @@ def collect(chunks):
                 call["name"] += piece.function.name or ""
                 call["arguments"] += piece.function.arguments or ""
     return text, [calls[index] for index in sorted(calls)], finish, usage
+
+
+def claude_request(messages):
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    return {"model": "faultlab", "max_tokens": 1024, "messages": messages, "tools": [CLAUDE_CALC]}
 
 
 def raised(function, *errors):
@@ -272,6 +309,67 @@ def the_sdk_takes_a_stream_without_its_end_for_an_answer():
     with lab(faulty({"end_without_terminal": {"done": True}})) as faultlab:
         _, _, finish, _ = collect(faultlab.stream())
         expect_equal(finish, None, "finish_reason")
+
+
+@case
+def the_anthropic_sdk_makes_the_round_trip_of_a_plain_tool_call_and_its_signed_thinking():
+    with lab(THINK_AND_CALL, GIVE_RESULT) as faultlab:
+        expect_round_trip(faultlab, faultlab.ask_claude)
+
+
+@case
+def the_anthropic_sdk_makes_the_round_trip_of_a_streamed_tool_call_and_its_signed_thinking():
+    with lab(THINK_AND_CALL, GIVE_RESULT) as faultlab:
+        expect_round_trip(faultlab, faultlab.stream_claude)
+
+
+def expect_round_trip(faultlab, ask):
+    user = {"role": "user", "content": "What is 6*7?"}
+    first = ask([user])
+    expect_equal(first.stop_reason, "tool_use", "stop_reason")
+    expect_equal([block.type for block in first.content], ["thinking", "text", "tool_use"], "blocks")
+    thinking, text, call = first.content
+    expect_equal((thinking.thinking, text.text), ("I should calculate.", "Let me see."), "thinking and text")
+    expect(thinking.signature, "the thinking has no signature")
+    expect_equal((call.name, call.input), ("calc", {"expression": "6*7"}), "call")
+    expect(first.usage.input_tokens > 0 and first.usage.output_tokens > 0, f"usage is empty: {first.usage}")
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "42"}
+    last = ask([user, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}])
+    expect_equal([block.text for block in last.content], ["The answer is 42."], "answer")
+    expect_equal(last.stop_reason, "end_turn", "stop_reason")
+    requests = faultlab.requests()
+    expect_equal(len(requests), 2, "requests in the log")
+    sent_back = requests[1]["body"]["messages"][1]["content"][0]
+    expect_equal(sent_back.get("signature"), thinking.signature, "signature sent back")
+
+
+@case
+def a_529_is_an_api_error_of_the_anthropic_sdk_with_the_request_id():
+    with lab({"reply": {"http": {"status": 529, "body": OVERLOADED}}}) as faultlab:
+        error = raised(faultlab.ask_claude, anthropic.APIStatusError)
+        expect_equal(error.status_code, 529, "status")
+        expect_equal(error.request_id, "req_faultlab_1", "request id")
+        expect_equal(error.body, OVERLOADED, "body")
+        expect_equal(len(faultlab.requests()), 1, "requests in the log")
+
+
+@case
+def an_error_event_in_a_stream_is_an_api_error_of_the_anthropic_sdk():
+    with lab(faulty({"error_event": {"after_events": 4, "body": OVERLOADED}})) as faultlab:
+        error = raised(faultlab.stream_claude, anthropic.APIError)
+        expect("overloaded" in str(error.body).lower(), f"body: {error.body}")
+
+
+@case
+def a_cut_stream_raises_in_the_anthropic_sdk_too():
+    for by in ("reset", "fin"):
+        with lab(faulty({"cut": {"after_events": 5, "by": by}})) as faultlab:
+            seen = []
+            raised(
+                lambda: faultlab.stream_claude(seen=seen), anthropic.APIConnectionError, httpx2.TransportError
+            )
+            expect(seen or by == "reset", f"nothing before the {by}")
+            expect("message_stop" not in [event.type for event in seen], "the message ended")
 
 
 def remember(chunks, seen):

@@ -21,7 +21,7 @@ use crate::wire::Wire;
 /// Sends to one endpoint with one key.
 pub struct HttpTransport {
     client: reqwest::Client,
-    base: String,
+    url: reqwest::Url,
     headers: HeaderMap,
 }
 
@@ -43,7 +43,7 @@ impl HttpTransport {
         connect_timeout: Duration,
         ca_file: Option<&Path>,
     ) -> Result<HttpTransport, Error> {
-        let url = reqwest::Url::parse(api_base)
+        let url = reqwest::Url::parse(&format!("{}{}", api_base.trim_end_matches('/'), wire.path()))
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
             // A password in the address would be in every message that names it.
@@ -66,11 +66,7 @@ impl HttpTransport {
             .user_agent(concat!("aplomb/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
-        Ok(HttpTransport {
-            client,
-            base: api_base.trim_end_matches('/').to_owned(),
-            headers: headers(wire, api_key, extra_headers)?,
-        })
+        Ok(HttpTransport { client, url, headers: headers(wire, api_key, extra_headers)? })
     }
 }
 
@@ -79,12 +75,7 @@ impl Transport for HttpTransport {
         let accept = if request.stream { "text/event-stream" } else { "application/json" };
         let mut headers = self.headers.clone();
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
-        let sent = self
-            .client
-            .post(format!("{}{}", self.base, request.path))
-            .headers(headers)
-            .body(request.body)
-            .send();
+        let sent = self.client.post(self.url.clone()).headers(headers).body(request.body).send();
         Box::pin(async move {
             let response = sent.await.map_err(fault::of)?;
             Ok(Response {
