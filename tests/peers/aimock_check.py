@@ -17,11 +17,11 @@ AIMOCK = HERE / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 
 # One attempt, then transport's 2 retries and the session's 3: allowances add.
 PERSISTENT = 1 + 2 + 3
-# aimock cuts a stream into pieces of 20 characters, after one chunk for the role (Anthropic: two events, the starts of
-# message and block).
+# aimock cuts a stream into pieces of 20 characters, after one chunk for the role (Anthropic: two events, for message
+# and block).
 LONG = "The keeper counts the ships, and the ships count on the keeper, night after night."
-# The last chunk that aimock counts is lost with the connection, so this delivers the role and two pieces (Anthropic: one
-# piece). Without a latency it would deliver nothing.
+# The last chunk that aimock counts is lost with the connection, so this delivers the role and two pieces (Anthropic:
+# one piece). Without a latency it would deliver nothing.
 CUT = {"latency": 20, "truncateAfterChunks": 4}
 DROPPED = {"chaos": {"disconnectRate": 1.0}}
 # Without it, aimock counts no tokens on Anthropic's wire.

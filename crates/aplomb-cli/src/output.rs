@@ -97,7 +97,7 @@ pub(crate) fn talk(line: fmt::Arguments<'_>) {
     let _nobody_listens = writeln!(stderr, "{line}");
 }
 
-/// Text of a model, safe to show on a terminal: without the characters that command it.
+/// Text of a model, a provider or a tool, safe to show on a terminal: without the characters that command it.
 pub(crate) fn for_terminal(text: &str) -> String {
     text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t')).collect()
 }

@@ -41,7 +41,7 @@ pub(crate) async fn run(arguments: RunArguments) -> u8 {
                 output.data(format!("{:#}\n", json!({"error_details": error.details()})));
             }
             output.talk(render::failure(&error));
-            exit::of(&error)
+            signals.exit_code().unwrap_or_else(|| exit::of(&error))
         }
     };
     signals.nothing_to_cancel();
@@ -74,7 +74,15 @@ async fn carry_out(
         Format::Json => builder,
     }
     .build()?;
-    let input = read_input(arguments.input, arguments.input_file.as_deref())?;
+    let (text, file) = (arguments.input, arguments.input_file);
+    // Reading can take for ever, and a signal must end it.
+    let reading = tokio::task::spawn_blocking(move || read_input(text, file.as_deref()));
+    let input = tokio::select! {
+        read = reading => read.map_err(|error| Error::foreign(codes::EXECUTION_ERROR, error))??,
+        () = cancellation.cancelled() => {
+            return Err(Error::new(codes::EXECUTION_CANCELLED, "cancelled before the input was read"));
+        }
+    };
     let mut request = RunRequest::new(agent_id, input).cancellation(cancellation);
     request.session_id = arguments.session_id;
     request.run_id = arguments.run_id;
@@ -160,7 +168,7 @@ impl Progress {
 
     fn piece(&self, text: &str) {
         *self.midway.lock().unwrap_or_else(PoisonError::into_inner) = !text.ends_with('\n');
-        self.output.data(for_terminal(text));
+        self.output.data(text.to_owned());
     }
 
     /// Brings the cursor to the beginning of a line.
@@ -182,12 +190,13 @@ impl Subscriber for Progress {
     }
 
     fn on_event(&self, event: &Event) {
-        let text = |field: &str| event.payload.get(field).and_then(Value::as_str).unwrap_or_default();
-        let json = |field: &str| event.payload.get(field).map(Value::to_string).unwrap_or_default();
+        let field = |field: &str| event.payload.get(field);
+        let text = |name| for_terminal(field(name).and_then(Value::as_str).unwrap_or_default());
+        let json = |name| for_terminal(&field(name).map(Value::to_string).unwrap_or_default());
         if let Some(retry) = Retry::of(event) {
-            self.line(format!("{WARN}{retry}{WARN:#}"));
+            self.line(format!("{WARN}{}{WARN:#}", for_terminal(&retry.to_string())));
         } else if event.name == names::LLM_DELTA && self.terminal && text("kind") == "text" {
-            self.piece(text("text"));
+            self.piece(&text("text"));
         } else if event.name == names::LLM_RESTARTED {
             self.line(format!("{WARN}the answer begins anew; what stands above is void{WARN:#}"));
         } else if event.name == names::TOOL_CALLED {

@@ -39,8 +39,26 @@ pub fn text(text: &str) -> String {
     clean
 }
 
+/// Fields of our own whose values are names that programs compare. A key that is as guessable as one of them stays.
+const STRUCTURE: [&str; 14] = [
+    "code",
+    "type",
+    "reason",
+    "rule",
+    "action",
+    "layer",
+    "stop_reason",
+    "agent_id",
+    "session_id",
+    "run_id",
+    "tool_id",
+    "call_id",
+    "provider",
+    "model",
+];
+
 /// A secret shorter than this is left where it is: it would take texts apart.
-const SHORTEST: usize = 6;
+const SHORTEST: usize = 8;
 
 /// Whether a word after "bearer" or "basic" is no credential: few lower-case letters and nothing else.
 fn is_prose(word: &str) -> bool {
@@ -64,19 +82,25 @@ fn word_without_credential(word: &str) -> String {
         };
         return format!("{scheme}://{host}{path}{query}");
     }
-    // `key=…`, `token=…` outside of a URL, and words such as `x-api-key:sk-…`.
-    if let Some((name, value)) = word.split_once(['=', ':'])
+    word.split('&').map(pair_without_credential).collect::<Vec<_>>().join("&")
+}
+
+/// `key=…` and `token=…` outside of a URL, and words such as `x-api-key:sk-…`.
+fn pair_without_credential(pair: &str) -> String {
+    if let Some((name, value)) = pair.rsplit_once('=').or_else(|| pair.rsplit_once(':'))
         && !value.is_empty()
         && (is_key(value) || ["key", "token", "secret", "password"].iter().any(|last| ends_with(name, last)))
     {
-        let sign = word.get(name.len()..=name.len()).unwrap_or_default();
+        let sign = pair.get(name.len()..=name.len()).unwrap_or_default();
         return format!("{name}{sign}{MARK}");
     }
-    if is_key(word) { MARK.to_owned() } else { word.to_owned() }
+    if is_key(pair) { MARK.to_owned() } else { pair.to_owned() }
 }
 
+/// Whether the last word of a name is this one: `api_key`, `?key`, and not `monkey`.
 fn ends_with(name: &str, last: &str) -> bool {
-    name.to_ascii_lowercase().ends_with(last)
+    let name = name.to_ascii_lowercase();
+    name.strip_suffix(last).is_some_and(|before| !before.ends_with(|letter: char| letter.is_alphanumeric()))
 }
 
 /// The forms of provider keys. Shorter words with such a prefix are examples or placeholders, such as `sk-...`.
@@ -133,7 +157,7 @@ impl Redactor {
                 for (key, field) in fields {
                     if self.keys.contains(&normal(key)) && !field.is_null() {
                         *field = Value::String(MARK.to_owned());
-                    } else {
+                    } else if !(STRUCTURE.contains(&key.as_str()) && field.is_string()) {
                         self.value(field);
                     }
                 }
@@ -239,6 +263,9 @@ mod tests {
             (r#"{"key":"gsk_0123456789abcdef"}"#, r#"{"key":"[redacted]"}"#),
             ("aws AKIAIOSFODNN7EXAMPLE and ghp_0123456789abcdef", "aws [redacted] and [redacted]"),
             ("api_key=hunter2000 token:abc", "api_key=[redacted] token:[redacted]"),
+            ("GET /v1/x?page=2&api_key=AIzaSyA0123456789abcdef", "GET /v1/x?page=2&api_key=[redacted]"),
+            ("POST /m/x:generate?key=hunter2", "POST /m/x:generate?key=[redacted]"),
+            ("monkey=3", "monkey=3"),
             ("jwt eyJhbGciOi.eyJzdWIiOi.SflKxwRJ", "jwt [redacted]"),
             ("what is a sk-... key? ask", "what is a sk-... key? ask"),
             ("a basic question, a bearer of news", "a basic question, a bearer of news"),

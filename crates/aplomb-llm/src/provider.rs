@@ -223,18 +223,19 @@ impl Model {
 
     /// The credentials that are sent with requests.
     pub fn credentials(&self) -> impl Iterator<Item = &str> {
-        let sent = match &self.config.endpoint {
-            Endpoint::Http { api_key, extra_headers, .. } => {
-                Some(api_key.iter().chain(extra_headers.values()))
-            }
-            Endpoint::Mock(_) => None,
+        let (key, headers) = match &self.config.endpoint {
+            Endpoint::Http { api_key, extra_headers, .. } => (api_key.as_ref(), Some(extra_headers)),
+            Endpoint::Mock(_) => (None, None),
         };
-        // A header's value is a secret as a whole; so are what follows its scheme ("Bearer …"), and the values in it
-        // ("session=…; csrf=…").
-        let values = sent.into_iter().flatten().map(|secret| secret.expose_secret());
+        let headers = headers.into_iter().flatten().filter(|(name, _)| !is_public(name));
+        let values =
+            key.into_iter().chain(headers.map(|(_, value)| value)).map(|secret| secret.expose_secret());
+        // A value is a secret as a whole; so are what follows its scheme, and the values in it ("session=…; csrf=…").
         values.flat_map(|value| {
+            let after_scheme =
+                ["Bearer ", "Basic ", "Token "].iter().find_map(|scheme| value.strip_prefix(scheme));
             let pairs = value.split([';', ',', ' ']).filter_map(|pair| Some(pair.split_once('=')?.1));
-            [value, value.rsplit(' ').next().unwrap_or_default()].into_iter().chain(pairs)
+            [value].into_iter().chain(after_scheme).chain(pairs)
         })
     }
 
@@ -248,6 +249,22 @@ impl Model {
         failure.seal(self.credentials());
         failure
     }
+}
+
+/// Headers that say who asks or what for, and are no secrets.
+fn is_public(name: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "accept",
+        "content-type",
+        "user-agent",
+        "referer",
+        "http-referer",
+        "x-title",
+        "openai-organization",
+        "openai-project",
+    ];
+    let name = name.to_ascii_lowercase();
+    NAMES.contains(&name.as_str()) || name.starts_with("anthropic-")
 }
 
 /// An attempt under way.

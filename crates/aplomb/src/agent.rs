@@ -52,7 +52,7 @@ impl Agent {
             machine: Machine::new(Arc::new(spec), pattern),
             model: Arc::new(Model::new(model_config(&config.llm)?)?),
             tools: Arc::new(tools),
-            system_prompt: react.system_prompt.clone(),
+            system_prompt: react.system_prompt.clone().filter(|prompt| !prompt.trim().is_empty()),
             memory: config.memory.map(|MemoryConfig::Buffer {}| Arc::new(Buffer::default())),
         })
     }

@@ -18,13 +18,13 @@ impl Buffer {
         sessions.entry(session_id.to_owned()).or_default().clone()
     }
 
-    /// Forgets a conversation; false if a run of it is under way.
-    pub(crate) fn forget(&self, session_id: &str) -> bool {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_free = sessions.get(session_id).is_none_or(|conversation| conversation.try_lock().is_ok());
-        if is_free {
-            sessions.remove(session_id);
-        }
-        is_free
+    /// Whether no run of the session is under way.
+    pub(crate) fn is_free(&self, session_id: &str) -> bool {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get(session_id).is_none_or(|conversation| conversation.try_lock().is_ok())
+    }
+
+    pub(crate) fn forget(&self, session_id: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session_id);
     }
 }

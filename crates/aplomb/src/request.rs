@@ -75,6 +75,8 @@ pub struct RunRequest {
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
     pub cancellation: Cancellation,
+    /// Whether whoever asks gets to know the session's name, so that it can go on.
+    pub(crate) session_can_go_on: bool,
 }
 
 impl RunRequest {
@@ -87,7 +89,13 @@ impl RunRequest {
             run_id: None,
             timeout: None,
             cancellation: Cancellation::new(),
+            session_can_go_on: true,
         }
+    }
+
+    /// A request of a caller who gets the output alone.
+    pub(crate) fn for_output(agent_id: impl Into<String>, input: impl Into<RunInput>) -> RunRequest {
+        RunRequest { session_can_go_on: false, ..RunRequest::new(agent_id, input) }
     }
 
     /// Names the conversation.

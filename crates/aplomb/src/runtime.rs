@@ -181,7 +181,7 @@ impl Runtime {
     ///
     /// Why the run failed.
     pub async fn run(&self, agent_id: &str, input: impl Into<RunInput>) -> Result<String, Error> {
-        self.run_detailed(RunRequest::new(agent_id, input)).await?.into_output()
+        self.run_detailed(RunRequest::for_output(agent_id, input)).await?.into_output()
     }
 
     /// Runs an agent, and gives everything that there is to know. A run that failed is a result, too.
@@ -213,7 +213,7 @@ impl Runtime {
     /// # }
     /// ```
     pub fn exec(&self, agent_id: &str, input: impl Into<RunInput>) -> Exec {
-        Exec { runtime: self.clone(), request: RunRequest::new(agent_id, input), hook: None }
+        Exec { runtime: self.clone(), request: RunRequest::for_output(agent_id, input), hook: None }
     }
 
     /// Forgets a session's conversation.
@@ -222,13 +222,14 @@ impl Runtime {
     ///
     /// `session.error` while a run of the session is under way.
     pub fn close_session(&self, session_id: &str) -> Result<(), Error> {
-        let memories = self.0.agents.values().filter_map(|agent| agent.memory.as_ref());
-        if memories.map(|memory| memory.forget(session_id)).any(|forgotten| !forgotten) {
+        let memories: Vec<_> = self.0.agents.values().filter_map(|agent| agent.memory.as_ref()).collect();
+        if memories.iter().any(|memory| !memory.is_free(session_id)) {
             let message = format!("a run of session {session_id:?} is under way");
             return Err(Error::new(codes::SESSION_ERROR, message)
                 .with_hint("cancel it, or wait for its end")
                 .with_context("session_id", session_id));
         }
+        memories.iter().for_each(|memory| memory.forget(session_id));
         Ok(())
     }
 
@@ -256,7 +257,8 @@ impl Runtime {
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
     ) -> Result<BoxFuture<'static, RunResult>, Error> {
-        let RunRequest { agent_id, input, session_id, run_id, timeout, cancellation } = request;
+        let RunRequest { agent_id, input, session_id, run_id, timeout, cancellation, session_can_go_on } =
+            request;
         let Some(agent) = self.0.agents.get(&agent_id) else {
             let meant = did_you_mean(&agent_id, self.list_agents());
             let hint =
@@ -293,7 +295,8 @@ impl Runtime {
                 limit_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
                 setting: "timeout".to_owned(),
             }),
-            remembers: agent.memory.is_some(),
+            // What nobody can name again is not worth remembering.
+            remembers: agent.memory.is_some() && session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
             watched: publisher.is_watched(),
         };

@@ -12,7 +12,7 @@ use super::{Block, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
 pub enum StreamEvent {
     /// Some of the answer.
     Delta(Delta),
-    /// What proves to the provider that the thoughts so far are its own.
+    /// What proves to the provider that the thoughts so far are its own. Comes whole.
     Signature(String),
     /// Thoughts that the provider keeps to itself.
     RedactedThinking(String),
@@ -93,11 +93,11 @@ impl Collector {
     pub fn push(&mut self, event: StreamEvent) {
         match event {
             StreamEvent::Delta(delta) => self.push_delta(delta),
-            StreamEvent::Signature(proof) => {
-                if let Some(Block::Thinking { signature, .. }) = self.content.last_mut() {
-                    signature.get_or_insert_default().push_str(&proof);
-                }
-            }
+            // Thoughts may be signed without being shown.
+            StreamEvent::Signature(proof) => match self.content.last_mut() {
+                Some(Block::Thinking { signature: signature @ None, .. }) => *signature = Some(proof),
+                _ => self.content.push(Block::Thinking { text: String::new(), signature: Some(proof) }),
+            },
             StreamEvent::RedactedThinking(data) => self.content.push(Block::RedactedThinking { data }),
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Finish(finish) => self.finish = Some(finish),

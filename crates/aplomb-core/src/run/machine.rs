@@ -212,9 +212,11 @@ impl Turn<'_> {
 
     /// Does what the pattern wants, until something is in flight or the run is over.
     pub(super) fn advance(&mut self) {
-        loop {
+        // Calls that are refused on the spot take no time: a pattern that asks for nothing else would never end.
+        for _ in 0..=self.agent.max_steps {
             match self.ask_pattern() {
                 Ask::Model => return self.open_call(),
+                Ask::Tools(calls) if calls.is_empty() => break,
                 Ask::Tools(calls) => {
                     self.open_batch(calls);
                     if !self.state.batch.is_empty() {
@@ -225,6 +227,11 @@ impl Turn<'_> {
                 Ask::Fail(error) => return self.fail(error),
             }
         }
+        let message = format!(
+            "pattern {} asks for tools that there are not, and for nothing else",
+            self.pattern.kind()
+        );
+        self.fail(Error::new(codes::PATTERN_ERROR, message));
     }
 
     /// What the pattern wants. One that panics fails the run, and nothing else.
@@ -422,7 +429,9 @@ impl Turn<'_> {
         }
         self.abort_all();
         let remembers = self.state.opening.as_ref().is_some_and(|opening| opening.remembers);
-        if stop_reason == StopReason::Completed && remembers {
+        // A turn that leaves calls unanswered would make every later request of the session invalid.
+        let answered = self.state.transcript.last().is_none_or(|last| last.tool_calls().next().is_none());
+        if stop_reason == StopReason::Completed && remembers && answered {
             let messages = self.state.transcript.get(self.state.turn..).unwrap_or_default().to_vec();
             self.effects.push(Effect::AppendTranscript { messages });
         }

@@ -6,7 +6,7 @@ use aplomb_core::error::{Code, Error, codes};
 use aplomb_core::near::did_you_mean;
 
 use super::{AgentConfig, Config, LlmConfig, Provider, ToolExecutorConfig};
-use crate::tools::BUILT_IN;
+use crate::tools::{BUILT_IN, TOOL_ID, is_tool_id};
 
 impl Config {
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
@@ -63,6 +63,8 @@ impl AgentConfig {
         if let ToolExecutorConfig::Retry { config } = &self.tool_executor {
             let path = "tool_executor.config.max_attempts";
             in_range(path, config.max_attempts, 1..=100, "; use 1 to disable retries")?;
+            let backoff = (config.initial_backoff_ms, config.max_backoff_ms, config.backoff_multiplier);
+            check_backoff("tool_executor.config", backoff)?;
         }
         in_range(
             "retry.exec.max_retries",
@@ -72,11 +74,8 @@ impl AgentConfig {
         )?;
         let mut ids = BTreeSet::new();
         for (index, tool) in self.tools.iter().enumerate() {
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-            if !(1..=64).contains(&tool.id.len()) || !tool.id.bytes().all(is_name) {
-                // Source: OpenAI API reference, `tools[].function.name`.
-                let what = "must be 1 to 64 letters, digits, underscores or dashes";
-                return problem(&format!("tools[{index}].id"), what);
+            if !is_tool_id(&tool.id) {
+                return problem(&format!("tools[{index}].id"), format!("must be {TOOL_ID}"));
             }
             if !ids.insert(&tool.id) {
                 return problem(&format!("tools[{index}].id"), format!("{:?} is taken", tool.id));
@@ -110,8 +109,19 @@ impl LlmConfig {
             }
             _ => {}
         }
-        if self.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
-            return problem("llm.temperature", "must be from 0 to 2");
+        // Source: the API references of both; Anthropic's ends at 1.
+        let hottest = if self.provider == Provider::Anthropic { 1.0 } else { 2.0 };
+        if self.temperature.is_some_and(|temperature| !(0.0..=hottest).contains(&temperature)) {
+            return problem("llm.temperature", format!("must be from 0 to {hottest}"));
+        }
+        let sends = [
+            ("llm.api_base", self.api_base.is_some()),
+            ("llm.api_key_env", self.api_key_env.is_some()),
+            ("llm.extra_headers", !self.extra_headers.0.is_empty()),
+            ("llm.ca_file", self.ca_file.is_some()),
+        ];
+        if let Some((path, _)) = sends.into_iter().find(|(_, set)| *set && self.provider == Provider::Mock) {
+            return problem(path, "mock sends nothing");
         }
         if self.model.trim().is_empty() {
             return problem("llm.model", "a model needs a name");
@@ -130,12 +140,21 @@ impl LlmConfig {
             }
         }
         in_range("llm.retry.max_attempts", self.retry.max_attempts, 1..=100, "; use 1 to disable retries")?;
-        if !self.retry.backoff_multiplier.is_finite() || self.retry.backoff_multiplier < 1.0 {
-            return problem("llm.retry.backoff_multiplier", "must be a number of at least 1");
-        }
-        if self.retry.initial_backoff_ms > self.retry.max_backoff_ms {
-            return problem("llm.retry.initial_backoff_ms", "must not be more than max_backoff_ms");
-        }
+        let retry = &self.retry;
+        check_backoff(
+            "llm.retry",
+            (retry.initial_backoff_ms, retry.max_backoff_ms, retry.backoff_multiplier),
+        )?;
         Ok(())
     }
+}
+
+fn check_backoff(path: &str, (initial_ms, max_ms, multiplier): (u64, u64, f64)) -> Result<(), Problem> {
+    if !multiplier.is_finite() || multiplier < 1.0 {
+        return problem(&format!("{path}.backoff_multiplier"), "must be a number of at least 1");
+    }
+    if initial_ms > max_ms {
+        return problem(&format!("{path}.initial_backoff_ms"), "must not be more than max_backoff_ms");
+    }
+    Ok(())
 }

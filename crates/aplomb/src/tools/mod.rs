@@ -87,6 +87,9 @@ impl Toolbox {
     }
 
     fn try_add(&mut self, id: &str, tool: Arc<dyn Tool>) -> Result<(), Error> {
+        if !is_tool_id(id) {
+            return Err(Error::new(codes::PLUGIN_CONFIG, format!("the id of tool {id:?} must be {TOOL_ID}")));
+        }
         let described = catch_unwind(AssertUnwindSafe(|| {
             (tool.description().to_owned(), tool.parameters(), tool.idempotent())
         }));
@@ -141,6 +144,14 @@ impl Toolbox {
         let unknown = || Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {id:?}"));
         self.0.get(id).ok_or_else(unknown)
     }
+}
+
+/// What an id of a tool must be. Source: OpenAI API reference, `tools[].function.name`; Anthropic's is the same.
+pub(crate) const TOOL_ID: &str = "1 to 64 letters, digits, underscores or dashes";
+
+pub(crate) fn is_tool_id(id: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=64).contains(&id.len()) && id.bytes().all(fits)
 }
 
 type MakeTool = fn() -> Arc<dyn Tool>;

@@ -86,7 +86,8 @@ impl Answer {
                 }
                 Content::RedactedThinking { data } => Block::RedactedThinking { data },
                 Content::ToolUse { id, name, input } => {
-                    Block::ToolCall(ToolCall { id, name, arguments: input.to_string() })
+                    let arguments = if input.is_null() { String::new() } else { input.to_string() };
+                    Block::ToolCall(ToolCall { id, name, arguments })
                 }
                 Content::Other => return None,
             })

@@ -101,7 +101,11 @@ impl Decoder {
 
 /// What the beginning of a block brings.
 fn begin(index: u64, block: Content) -> Option<StreamEvent> {
+    // A signature that stands here is that of thoughts which are not shown; others follow their thoughts.
     let event = match block {
+        Content::Thinking { signature: Some(signature), .. } if !signature.is_empty() => {
+            StreamEvent::Signature(signature)
+        }
         Content::Text { text } => StreamEvent::Delta(Delta::Text { text }),
         Content::Thinking { thinking, .. } => StreamEvent::Delta(Delta::Thinking { text: thinking }),
         Content::RedactedThinking { data } => StreamEvent::RedactedThinking(data),

@@ -113,7 +113,7 @@ impl Decoder {
     fn slot_of(&mut self, index: Option<u64>, id: Option<&str>) -> u64 {
         let id = id.filter(|id| !id.is_empty());
         let found = self.calls.iter().rposition(|call| match id {
-            Some(id) => call.id == id || (call.id.is_empty() && call.index == index),
+            Some(id) => (call.id == id || call.id.is_empty()) && (index.is_none() || call.index == index),
             None => index.is_none() || call.index == index,
         });
         let slot = found.unwrap_or_else(|| {
