@@ -336,3 +336,33 @@ proptest! {
         prop_assert_eq!(streamed(chunks).unwrap().1, streamed([&bytes[..]]).unwrap().1);
     }
 }
+
+#[test]
+fn thoughts_that_are_signed_and_not_shown_keep_their_proof_each_its_own() {
+    let hidden = |index: u64, proof: &str| {
+        [
+            begin(index, &json!({"type": "thinking", "thinking": "", "signature": ""})),
+            delta(index, &json!({"type": "signature_delta", "signature": proof})),
+            end(index),
+        ]
+        .concat()
+    };
+    let at_once = begin(2, &json!({"type": "thinking", "thinking": "", "signature": "three"}));
+    let parts = [
+        start(),
+        hidden(0, "one"),
+        hidden(1, "two"),
+        at_once,
+        begin(3, &json!({"type": "text", "text": ""})),
+        text(3, "ok"),
+        stop("end_turn"),
+        MESSAGE_STOP.to_owned(),
+    ];
+    let expected = [
+        thinking("", Some("one")),
+        thinking("", Some("two")),
+        thinking("", Some("three")),
+        Block::Text { text: "ok".to_owned() },
+    ];
+    assert_eq!(stream(&parts).unwrap().message.content, expected);
+}

@@ -853,3 +853,19 @@ async fn exec_gives_the_same_codes_as_run() {
         assert_eq!(error.context("agent_id"), Some(&json!("assistant")));
     }
 }
+
+/// design.md §2: "`handle` is total".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_that_asks_for_nothing_but_tools_that_there_are_not_ends() {
+    let missing = || {
+        let call = json!({ "id": "c", "name": "nosuch", "arguments": "{}" });
+        Ask::Tools(vec![serde_json::from_value(call).unwrap()])
+    };
+    let asks: [fn() -> Ask; 2] = [|| Ask::Tools(Vec::new()), missing];
+    for ask in asks {
+        let setup = Setup::new(always(text("never")))
+            .build(move |builder| builder.pattern("assistant", Does(Box::new(ask))));
+        let outcome = in_time(setup.start().await.run(hi())).await;
+        assert_eq!((outcome.error().code(), outcome.log.len()), (codes::PATTERN_ERROR, 0));
+    }
+}
