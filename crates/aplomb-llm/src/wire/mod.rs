@@ -3,6 +3,7 @@
 //! A wire knows its protocol and nothing of HTTP clients, time or retries.
 
 pub mod anthropic;
+mod decoder;
 pub mod openai_chat;
 
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use aplomb_core::failure::{Anomaly, Failure, Phase};
 use aplomb_core::message::{FinishReason, Message, Reply, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
+
+pub use decoder::{Decoder, Protocol};
 
 /// The most bytes of an answer, streamed or not. Far more than any model says; what exceeds it is no answer.
 pub const ANSWER_LIMIT: usize = 64 * 1024 * 1024;

@@ -1,66 +1,26 @@
 //! An answer that comes in events.
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
-use aplomb_core::message::{Collector, Delta, Reply, StreamEvent, TokenUsage};
+use aplomb_core::message::{Delta, StreamEvent, TokenUsage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::response::Content;
 use super::{add_usage, finish_reason};
 use crate::sse;
-use crate::wire::{ANSWER_LIMIT, Decode, usable};
+use crate::wire::{self, Protocol};
 
-/// Turns the bytes of a streamed answer into deltas, and in the end into a reply or a failure.
-///
-/// The terminal event is `message_stop`.
+/// Decodes one streamed answer.
+pub type Decoder = wire::Decoder<Messages>;
+
+/// The protocol's events. The terminal one is `message_stop`.
 #[derive(Debug, Default)]
-pub struct Decoder {
-    sse: sse::Decoder,
-    collector: Collector,
+pub struct Messages {
     usage: TokenUsage,
     stopped: bool,
-    /// The bytes of all events so far.
-    size: usize,
 }
 
-impl Decode for Decoder {
-    fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
-        let (events, too_large) = self.sse.push(bytes);
-        self.size += events.iter().map(|event| event.data.len()).sum::<usize>();
-        let before = progress.len();
-        let taken = events.iter().try_for_each(|event| self.take(event, progress));
-        for event in progress.iter().skip(before) {
-            self.collector.push(event.clone());
-        }
-        taken?;
-        if too_large.is_some() || self.size > ANSWER_LIMIT {
-            return Err(Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b"")));
-        }
-        Ok(())
-    }
-
-    fn is_terminal(&self) -> bool {
-        self.stopped
-    }
-
-    fn is_done(&self) -> bool {
-        self.stopped
-    }
-
-    fn usage(&self) -> Option<TokenUsage> {
-        self.collector.usage()
-    }
-
-    fn finish(self: Box<Self>) -> Result<Reply, Box<Failure>> {
-        let fail = || Box::new(Failure::anomaly(Phase::MidStream, Anomaly::NoTerminalEvent, b""));
-        if !self.stopped {
-            return Err(fail());
-        }
-        usable(self.collector.finish().ok_or_else(fail)?, Phase::MidStream)
-    }
-}
-
-impl Decoder {
+impl Protocol for Messages {
     fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
         let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes()));
         if event.kind == "error" {
@@ -91,6 +51,20 @@ impl Decoder {
         Ok(())
     }
 
+    fn is_terminal(&self) -> bool {
+        self.stopped
+    }
+
+    fn is_done(&self) -> bool {
+        self.stopped
+    }
+
+    fn wrong_end(&self) -> Option<Anomaly> {
+        (!self.stopped).then_some(Anomaly::NoTerminalEvent)
+    }
+}
+
+impl Messages {
     fn take_usage(&mut self, usage: Option<&Value>, progress: &mut Vec<StreamEvent>) {
         if let Some(usage) = usage {
             add_usage(&mut self.usage, usage);

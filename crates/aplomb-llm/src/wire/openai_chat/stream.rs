@@ -3,31 +3,30 @@
 use std::collections::BTreeMap;
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
-use aplomb_core::message::{Collector, Delta, Reply, StreamEvent, TokenUsage};
+use aplomb_core::message::{Delta, StreamEvent};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::finish_reason;
 use super::response::{Arguments, Content, token_usage};
 use crate::sse;
-use crate::wire::{ANSWER_LIMIT, Decode, usable};
+use crate::wire::{self, Protocol};
 
-/// Turns the bytes of a streamed answer into deltas, and in the end into a reply or a failure.
+/// Decodes one streamed answer.
+pub type Decoder = wire::Decoder<Chat>;
+
+/// The protocol's events.
 ///
-/// The terminal event is the `finish_reason` of every choice. `[DONE]` alone is none: proxies send it after an answer
-/// that broke off, too.
+/// The terminal one is the `finish_reason` of every choice. `[DONE]` alone is none: proxies send it after an answer that
+/// broke off, too.
 #[derive(Debug, Default)]
-pub struct Decoder {
-    sse: sse::Decoder,
-    collector: Collector,
+pub struct Chat {
     /// The choices that began, and whether each has ended.
     choices: BTreeMap<u64, bool>,
     /// The tool calls, in the order that they began.
     calls: Vec<Slot>,
     refusal: bool,
     done: bool,
-    /// The bytes of all events so far.
-    size: usize,
 }
 
 /// A tool call, as its fragments name it.
@@ -37,50 +36,7 @@ struct Slot {
     id: String,
 }
 
-impl Decode for Decoder {
-    fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
-        let (events, too_large) = self.sse.push(bytes);
-        self.size += events.iter().map(|event| event.data.len()).sum::<usize>();
-        let before = progress.len();
-        let taken = events.iter().try_for_each(|event| self.take(event, progress));
-        for event in progress.iter().skip(before) {
-            self.collector.push(event.clone());
-        }
-        taken?;
-        if too_large.is_some() || self.size > ANSWER_LIMIT {
-            return Err(Box::new(Failure::anomaly(Phase::MidStream, Anomaly::TooLarge, b"")));
-        }
-        Ok(())
-    }
-
-    fn is_terminal(&self) -> bool {
-        !self.choices.is_empty() && self.choices.values().all(|ended| *ended)
-    }
-
-    fn is_done(&self) -> bool {
-        self.done
-    }
-
-    fn usage(&self) -> Option<TokenUsage> {
-        self.collector.usage()
-    }
-
-    fn finish(self: Box<Self>) -> Result<Reply, Box<Failure>> {
-        let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, b""));
-        if !self.is_terminal() {
-            // `[DONE]` and not one choice: it ended regularly, with nothing.
-            let empty = self.choices.is_empty() && self.done;
-            return Err(fail(if empty { Anomaly::Empty } else { Anomaly::NoTerminalEvent }));
-        }
-        if self.refusal {
-            return Err(fail(Anomaly::Refused));
-        }
-        let reply = self.collector.finish().ok_or_else(|| fail(Anomaly::NoTerminalEvent))?;
-        usable(reply, Phase::MidStream)
-    }
-}
-
-impl Decoder {
+impl Protocol for Chat {
     fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
         let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes()));
         if event.kind == "error" {
@@ -108,6 +64,25 @@ impl Decoder {
         Ok(())
     }
 
+    fn is_terminal(&self) -> bool {
+        !self.choices.is_empty() && self.choices.values().all(|ended| *ended)
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn wrong_end(&self) -> Option<Anomaly> {
+        if !self.is_terminal() {
+            // `[DONE]` and not one choice: it ended regularly, with nothing.
+            let empty = self.choices.is_empty() && self.done;
+            return Some(if empty { Anomaly::Empty } else { Anomaly::NoTerminalEvent });
+        }
+        self.refusal.then_some(Anomaly::Refused)
+    }
+}
+
+impl Chat {
     /// Which of the answer's calls a fragment belongs to. By the protocol its `index` says so, but some vendors leave it
     /// out, or give every call the same: a new id is a new call.
     fn slot_of(&mut self, index: Option<u64>, id: Option<&str>) -> u64 {
