@@ -45,7 +45,9 @@ impl Transport for MockTransport {
             }
             match answer {
                 Answer::Reset => Err(reset()),
-                Answer::Close => Err(closed()),
+                Answer::Close => {
+                    Err(closed(TransportKind::Closed, "connection closed before message completed"))
+                }
                 Answer::Silence => pending().await,
                 Answer::Response(response) => Ok(play(response)),
             }
@@ -57,9 +59,8 @@ fn reset() -> TransportFault {
     TransportFault { kind: TransportKind::Reset, text: "connection reset by peer".to_owned() }
 }
 
-fn closed() -> TransportFault {
-    let text = "connection closed before message completed".to_owned();
-    TransportFault { kind: TransportKind::Closed, text }
+fn closed(kind: TransportKind, text: &str) -> TransportFault {
+    TransportFault { kind, text: text.to_owned() }
 }
 
 fn play(response: script::Response) -> Response {
@@ -81,7 +82,9 @@ fn body(parts: VecDeque<Part>, end: End) -> Body {
         }
         let (item, end) = match end? {
             End::Clean => return None,
-            End::Fin => (Err(closed()), None),
+            End::Fin => {
+                (Err(closed(TransportKind::CutBody, "end of file before message length reached")), None)
+            }
             End::Reset => (Err(reset()), None),
             End::Silence => pending().await,
             End::Repeat { bytes, every } => repeat(bytes, every).await,

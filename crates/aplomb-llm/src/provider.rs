@@ -197,11 +197,16 @@ impl Model {
         };
         match outcome {
             Ok(reply) => Ok(Answer { reply, first_delta_ms: attempt.first_delta_ms }),
-            Err(failure) => Err(AttemptFailed {
-                failure: Box::new(self.completed(*failure)),
-                usage: attempt.usage,
-                delivered: attempt.delivered,
-            }),
+            Err(failure) => {
+                if failure.transport.is_some() {
+                    self.transport.distrust_connections();
+                }
+                Err(AttemptFailed {
+                    failure: Box::new(self.completed(*failure)),
+                    usage: attempt.usage,
+                    delivered: attempt.delivered,
+                })
+            }
         }
     }
 

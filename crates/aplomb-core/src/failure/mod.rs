@@ -53,10 +53,22 @@ pub enum TransportKind {
     Refused,
     /// The peer reset the connection.
     Reset,
-    /// The connection ended before the message did.
+    /// The peer had closed the connection while we wrote to it.
+    BrokenPipe,
+    /// The connection ended before the response began.
     Closed,
+    /// The connection ended before the body did.
+    CutBody,
     /// The peer's certificate is not accepted.
     Certificate,
+    /// The peers have no TLS in common, or what answers does not speak it.
+    Tls,
+    /// The connection ended in the middle of the TLS handshake.
+    TlsInterrupted,
+    /// The peer gave the whole HTTP/2 connection up (GOAWAY).
+    GoAway,
+    /// The peer gave this HTTP/2 stream up (RST_STREAM).
+    StreamReset,
     /// The connection could not be made, for a reason not listed here.
     Connect,
     /// No connection within `llm.timeouts.connect_ms`.

@@ -21,57 +21,68 @@ fn kind(error: &reqwest::Error) -> TransportKind {
     if error.is_timeout() && error.is_connect() {
         return TransportKind::ConnectTimeout;
     }
-    let mut found = None;
-    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
-    while let Some(error) = next {
-        found = kind_of_one(error).or(found);
-        next = error.source();
+    // The deepest error that says anything is right.
+    let found = chain(error).filter_map(kind_of_one).last();
+    match found {
+        // A TCP connection that nobody takes is refused or not answered. One that is taken and then lost before it can be
+        // used was lost to TLS (or to a proxy's tunnel, which is as good or bad as that).
+        Some(TransportKind::Reset | TransportKind::Closed | TransportKind::BrokenPipe)
+            if error.is_connect() =>
+        {
+            TransportKind::TlsInterrupted
+        }
+        Some(TransportKind::Closed) if error.is_body() || error.is_decode() => TransportKind::CutBody,
+        Some(kind) => kind,
+        None if error.is_connect() => TransportKind::Connect,
+        None => TransportKind::Other,
     }
-    if let Some(kind) = found {
-        return kind;
-    }
-    if error.is_connect() { TransportKind::Connect } else { TransportKind::Other }
 }
 
-/// What one error of the chain says by its type. The deepest one that says anything is right.
+/// The error and its sources, outermost first.
+fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        // An I/O error that wraps another as what it is hides it from `source()`.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        wrapped.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source())
+    })
+}
+
+/// What one error of the chain says by its type.
 fn kind_of_one(error: &(dyn StdError + 'static)) -> Option<TransportKind> {
-    if let Some(io) = error.downcast_ref::<io::Error>() {
-        // An error that wraps another as a source hides it from `source()`.
-        if let Some(kind) = io.get_ref().and_then(|inner| kind_of_one(inner)) {
-            return Some(kind);
-        }
-        return match io.kind() {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return match error.kind() {
             io::ErrorKind::ConnectionRefused => Some(TransportKind::Refused),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-                Some(TransportKind::Reset)
-            }
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Some(TransportKind::Reset),
+            io::ErrorKind::BrokenPipe => Some(TransportKind::BrokenPipe),
             io::ErrorKind::UnexpectedEof => Some(TransportKind::Closed),
             _ => None,
         };
     }
-    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-        return match tls {
-            rustls::Error::InvalidCertificate(_) => Some(TransportKind::Certificate),
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return Some(match error {
+            rustls::Error::InvalidCertificate(_) => TransportKind::Certificate,
+            _ => TransportKind::Tls,
+        });
+    }
+    if let Some(error) = error.downcast_ref::<h2::Error>() {
+        return match error {
+            _ if error.is_go_away() => Some(TransportKind::GoAway),
+            _ if error.is_reset() => Some(TransportKind::StreamReset),
             _ => None,
         };
     }
-    // hyper says these by text alone: its own predicates cannot be reached through reqwest.
-    let text = error.to_string();
-    [
-        ("connection closed before message completed", TransportKind::Closed),
-        ("dns error", TransportKind::Dns),
-        ("invalid HTTP", TransportKind::NotHttp),
-    ]
-    .into_iter()
-    .find(|(words, _)| text.starts_with(words))
-    .map(|(_, kind)| kind)
+    if let Some(error) = error.downcast_ref::<hyper::Error>() {
+        return match error {
+            _ if error.is_incomplete_message() => Some(TransportKind::Closed),
+            _ if error.is_parse() => Some(TransportKind::NotHttp),
+            _ => None,
+        };
+    }
+    // The resolver's error is of a private type, and of its own kind by its text alone.
+    error.to_string().starts_with("dns error").then_some(TransportKind::Dns)
 }
 
 /// The text of the deepest cause. Those above it say only which part of the client passed it on.
 fn deepest_text(error: &reqwest::Error) -> String {
-    let mut deepest: &(dyn StdError + 'static) = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
+    chain(error).last().map(ToString::to_string).unwrap_or_default()
 }

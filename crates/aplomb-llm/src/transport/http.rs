@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
@@ -20,9 +21,22 @@ use crate::wire::Wire;
 
 /// Sends to one endpoint with one key.
 pub struct HttpTransport {
-    client: reqwest::Client,
+    connections: Connections,
     url: reqwest::Url,
     headers: HeaderMap,
+}
+
+/// The client below, with its pool of connections.
+///
+/// An HTTP/1.1 connection that failed, or whose exchange was given up, leaves the pool by itself. One of HTTP/2 stays:
+/// its other streams may be well. But a connection that has gone silent, as behind a router that forgot it, would take
+/// every retry down with it. So after a fault the next request has a new pool.
+struct Connections {
+    client: RwLock<reqwest::Client>,
+    tls: rustls::ClientConfig,
+    connect_timeout: Duration,
+    /// Whether the server speaks HTTP/2, or may.
+    multiplexed: AtomicBool,
 }
 
 impl HttpTransport {
@@ -57,17 +71,49 @@ impl HttpTransport {
         if url.scheme() == "http" && ca_file.is_some() {
             return Err(invalid("llm.ca_file has no use where llm.api_base is not https"));
         }
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls(url.scheme() == "https", ca_file)?)
-            .retry(reqwest::retry::never())
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(connect_timeout)
-            .tcp_nodelay(true)
-            .user_agent(concat!("aplomb/", env!("CARGO_PKG_VERSION")))
-            .build()
+        let https = url.scheme() == "https";
+        let connections = Connections::new(tls(https, ca_file)?, connect_timeout, https)
             .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
-        Ok(HttpTransport { client, url, headers: headers(wire, api_key, extra_headers)? })
+        Ok(HttpTransport { connections, url, headers: headers(wire, api_key, extra_headers)? })
     }
+}
+
+impl Connections {
+    fn new(
+        tls: rustls::ClientConfig,
+        connect_timeout: Duration,
+        https: bool,
+    ) -> reqwest::Result<Connections> {
+        let client = RwLock::new(client(tls.clone(), connect_timeout)?);
+        Ok(Connections { client, tls, connect_timeout, multiplexed: AtomicBool::new(https) })
+    }
+
+    fn client(&self) -> reqwest::Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Requests under way keep their connections.
+    fn renew(&self) {
+        if !self.multiplexed.load(Ordering::Relaxed) {
+            return;
+        }
+        // The same settings made a client before.
+        if let Ok(client) = client(self.tls.clone(), self.connect_timeout) {
+            *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        }
+    }
+}
+
+/// The client repeats nothing and follows no redirect.
+fn client(tls: rustls::ClientConfig, connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .retry(reqwest::retry::never())
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(connect_timeout)
+        .tcp_nodelay(true)
+        .user_agent(concat!("aplomb/", env!("CARGO_PKG_VERSION")))
+        .build()
 }
 
 impl Transport for HttpTransport {
@@ -75,15 +121,22 @@ impl Transport for HttpTransport {
         let accept = if request.stream { "text/event-stream" } else { "application/json" };
         let mut headers = self.headers.clone();
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
-        let sent = self.client.post(self.url.clone()).headers(headers).body(request.body).send();
+        let sent =
+            self.connections.client().post(self.url.clone()).headers(headers).body(request.body).send();
         Box::pin(async move {
             let response = sent.await.map_err(fault::of)?;
+            let multiplexed = response.version() == http::Version::HTTP_2;
+            self.connections.multiplexed.store(multiplexed, Ordering::Relaxed);
             Ok(Response {
                 status: response.status().as_u16(),
                 headers: response.headers().clone(),
                 body: response.bytes_stream().map_err(fault::of).boxed(),
             })
         })
+    }
+
+    fn distrust_connections(&self) {
+        self.connections.renew();
     }
 }
 

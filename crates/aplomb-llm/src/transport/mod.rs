@@ -43,4 +43,7 @@ pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, TransportFault>> + Send>
 pub trait Transport: Send + Sync + 'static {
     /// Sends the request, once.
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>>;
+
+    /// An attempt has failed below HTTP: the connection that it used is not used for another.
+    fn distrust_connections(&self) {}
 }

@@ -44,12 +44,20 @@ const TRANSPORT: Rule = Rule {
         let broken =
             if failure.phase == Phase::Connect { Reason::Connection } else { Reason::StreamInterrupted };
         Some(match fault.kind {
-            TransportKind::Certificate | TransportKind::NotHttp => Opinion::forbid(Reason::Connection),
-            TransportKind::Request => Opinion::forbid(Reason::InvalidRequest),
-            TransportKind::Dns | TransportKind::Refused | TransportKind::Connect => {
-                Opinion::retry(Reason::Connection)
+            TransportKind::Certificate | TransportKind::Tls | TransportKind::NotHttp => {
+                Opinion::forbid(Reason::Connection)
             }
-            TransportKind::Reset | TransportKind::Closed => Opinion::retry(broken),
+            TransportKind::Request => Opinion::forbid(Reason::InvalidRequest),
+            TransportKind::Dns
+            | TransportKind::Refused
+            | TransportKind::Connect
+            | TransportKind::TlsInterrupted => Opinion::retry(Reason::Connection),
+            TransportKind::Reset
+            | TransportKind::BrokenPipe
+            | TransportKind::Closed
+            | TransportKind::CutBody
+            | TransportKind::GoAway
+            | TransportKind::StreamReset => Opinion::retry(broken),
             TransportKind::ConnectTimeout
             | TransportKind::FirstByteTimeout
             | TransportKind::IdleTimeout
