@@ -4,10 +4,13 @@
 //! cargo run -p xtask                        write the references under docs/
 //! cargo run -p xtask -- --check             fail if they are not up to date
 //! cargo run -p xtask -- check-events FILE   hold a run's events (JSON lines) against the taxonomy
+//! cargo run -p xtask -- fault-matrix        run every fault on every wire, and write docs/fault-matrix.md
+//! cargo run -p xtask -- fault-matrix --check   run it, and fail if a cell or the page is not right
 //! ```
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking is its job")]
 
 mod events;
+mod matrix;
 mod references;
 
 use std::process::ExitCode;
@@ -19,7 +22,9 @@ fn main() -> ExitCode {
         [] => references::write(),
         ["--check"] => references::check(),
         ["check-events", file] => events::check(file),
-        _ => Err("usage: xtask [--check | check-events FILE]".to_owned()),
+        ["fault-matrix"] => matrix::write(),
+        ["fault-matrix", "--check"] => matrix::check(),
+        _ => Err("usage: xtask [--check | check-events FILE | fault-matrix [--check]]".to_owned()),
     };
     match outcome {
         Ok(message) => {

@@ -1,0 +1,139 @@
+//! One cell: a fresh provider and a fresh runtime, asked twice.
+
+use aplomb::config::Config;
+use aplomb::host::ScaledHost;
+use aplomb::{ChunkKind, Error, RunRequest, RunStreamChunk, Runtime};
+use aplomb_faultlab::script::Script;
+use aplomb_faultlab::server::FaultServer;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use super::expect::{End, Expected};
+use super::rows::{GOOD, Row};
+use super::{Way, Wire};
+
+pub(crate) struct Cell<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) wire: Wire,
+    pub(crate) way: Way,
+}
+
+/// What came of a run.
+struct Seen {
+    output: Result<String, Error>,
+    requests: usize,
+    /// What a watcher has in the end, and how often it was told to begin anew.
+    watched: Option<(String, usize)>,
+}
+
+impl Cell<'_> {
+    /// Runs it, and says what is not as expected. An error is one of the bench, and no finding.
+    pub(crate) async fn run(&self) -> Result<Option<String>, String> {
+        let expected = Expected::of(self.row.effect(self.wire, self.way));
+        let step = self.row.step(self.wire);
+        let lasting = json!({ "steps": [step], "at_end": "repeat_last" });
+        let once =
+            json!({ "steps": [step, { "reply": { "message": { "text": GOOD } } }], "at_end": "repeat_last" });
+        // A call that cannot be done would be asked for for ever.
+        let lasting = if self.row.calls_tools() { once.clone() } else { lasting };
+        let seen = self.ask(lasting).await?;
+        if let Some(wrong) = wrong(&seen, expected.lasting, None) {
+            return Ok(Some(format!("lasting: {wrong}")));
+        }
+        let seen = self.ask(once).await?;
+        Ok(wrong(&seen, expected.once, Some(expected.restarts)).map(|wrong| format!("once: {wrong}")))
+    }
+
+    async fn ask(&self, script: Value) -> Result<Seen, String> {
+        let script = Script::from_json(&script.to_string())
+            .map_err(|error| format!("{}: the script is not valid: {error}", self.row.name))?;
+        let server = FaultServer::start(script)
+            .await
+            .map_err(|error| format!("cannot start the fault lab: {error}"))?;
+        let config = Config::from_json(&self.config(&server).to_string(), "agent.json")
+            .map_err(|error| format!("the config is not valid: {error}"))?;
+        let runtime = Runtime::builder(config)
+            .host(ScaledHost::new(0.01))
+            .build()
+            .map_err(|error| format!("the runtime cannot be built: {error}"))?;
+        let request = RunRequest::new("assistant", "hi");
+        let (output, watched) = match self.way {
+            Way::Plain => (runtime.run_detailed(request).await.and_then(|run| run.into_output()), None),
+            Way::Streamed => {
+                let stream = runtime.run_stream(request).map_err(|error| error.to_string())?;
+                let chunks: Vec<RunStreamChunk> = stream.collect().await;
+                let result = chunks.iter().find_map(|chunk| chunk.result.clone());
+                let result = result.ok_or("a stream ended without its result")?;
+                (result.into_output(), Some(kept(&chunks)))
+            }
+        };
+        Ok(Seen { output, requests: server.request_count(), watched })
+    }
+
+    fn config(&self, server: &FaultServer) -> Value {
+        let llm = json!({
+            "provider": match self.wire { Wire::OpenAiChat => "openai_compatible", Wire::Anthropic => "anthropic" },
+            "model": "m",
+            "api_base": server.base_url(),
+            // Cargo sets it, so that there is a key to send.
+            "api_key_env": "CARGO_MANIFEST_DIR",
+            "timeouts": self.row.timeouts(),
+        });
+        let tools = json!([{ "id": "calc", "type": "calc" }]);
+        json!({ "version": "1.0", "agents": [{ "id": "assistant", "llm": llm, "tools": tools }] })
+    }
+}
+
+fn wrong(seen: &Seen, (end, requests): (End, usize), restarts: Option<usize>) -> Option<String> {
+    let ended = match &seen.output {
+        Ok(_) => "an answer".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let as_expected = match (&seen.output, end) {
+        (Ok(output), End::Answered) => output == GOOD,
+        (Err(error), End::Failed { reason, retryable, permanently }) => {
+            error.reason() == Some(reason.as_str())
+                && error.code() == reason.code(retryable)
+                && error.message().contains("failed permanently") == permanently
+                && error.attempts().len() == requests
+        }
+        _ => false,
+    };
+    if !as_expected {
+        return Some(format!("expected {end:?}, got {ended}"));
+    }
+    if seen.requests != requests {
+        return Some(format!("expected {requests} requests, got {}", seen.requests));
+    }
+    let (text, restarted) = seen.watched.as_ref()?;
+    if end == End::Answered && text != GOOD {
+        return Some(format!("a watcher is left with {text:?}"));
+    }
+    match restarts {
+        Some(restarts) if restarts != *restarted => {
+            Some(format!("expected {restarts} restarts, got {restarted}"))
+        }
+        _ => None,
+    }
+}
+
+/// The text that is left to somebody who follows `discard_from`, and how often there was one.
+fn kept(chunks: &[RunStreamChunk]) -> (String, usize) {
+    let mut kept: Vec<(u64, &str)> = Vec::new();
+    let mut restarts = 0;
+    for chunk in chunks {
+        let payload = &chunk.payload;
+        match chunk.kind {
+            ChunkKind::LlmDelta if payload.get("kind").is_some_and(|kind| kind == "text") => {
+                kept.extend(payload.get("text").and_then(Value::as_str).map(|text| (chunk.sequence, text)));
+            }
+            ChunkKind::LlmRestarted => {
+                restarts += 1;
+                let discard_from = payload.get("discard_from").and_then(Value::as_u64).unwrap_or_default();
+                kept.retain(|(sequence, _)| *sequence < discard_from);
+            }
+            _ => {}
+        }
+    }
+    (kept.into_iter().map(|(_, text)| text).collect(), restarts)
+}

@@ -1,0 +1,287 @@
+//! The faults, one row each, and what each does to an attempt.
+
+use aplomb::failure::Reason;
+use serde_json::{Value, json};
+
+use super::expect::Effect;
+use super::{Way, Wire};
+
+/// The good answer. It has characters that a careless reader cuts in two.
+pub(crate) const GOOD: &str = "one two größer 😀 four five";
+
+/// A fault.
+pub(crate) struct Row {
+    /// What happens, for people.
+    pub(crate) name: &'static str,
+    step: Box<dyn Fn(Wire) -> Value + Send + Sync>,
+    effect: Box<dyn Fn(Wire, Way) -> Effect + Send + Sync>,
+    timeouts: Value,
+}
+
+impl Row {
+    fn new(name: &'static str, step: impl Fn(Wire) -> Value + Send + Sync + 'static) -> Row {
+        Row { name, step: Box::new(step), effect: Box::new(|_, _| Effect::None), timeouts: json!({}) }
+    }
+
+    /// A bare HTTP answer.
+    fn http(name: &'static str, status: u16, headers: Value, body: Value) -> Row {
+        Row::new(
+            name,
+            move |_| json!({ "reply": { "http": { "status": status, "headers": headers, "body": body } } }),
+        )
+    }
+
+    /// The good answer, spoilt.
+    fn fault(name: &'static str, fault: Value) -> Row {
+        Row::new(name, move |_| json!({ "reply": { "message": { "text": GOOD } }, "fault": fault }))
+    }
+
+    /// The good answer, spoilt after some of its events.
+    fn fault_at(name: &'static str, fault: impl Fn(Wire) -> Value + Send + Sync + 'static) -> Row {
+        Row::new(name, move |wire| json!({ "reply": { "message": { "text": GOOD } }, "fault": fault(wire) }))
+    }
+
+    /// What it does, however the answer is asked for.
+    fn does(self, effect: Effect) -> Row {
+        self.does_by_way(effect, effect)
+    }
+
+    fn does_by_way(self, plain: Effect, streamed: Effect) -> Row {
+        let effect = move |_, way| if way == Way::Plain { plain } else { streamed };
+        Row { effect: Box::new(effect), ..self }
+    }
+
+    /// It breaks an answer off, after words where the answer was streamed.
+    fn interrupts_after_words(self) -> Row {
+        let reason = Reason::StreamInterrupted;
+        self.does_by_way(Effect::Transient(reason), Effect::TransientAfterWords(reason))
+    }
+
+    /// Its end is a clock's, which has to be shorter than the fault for that.
+    fn with_clocks(self) -> Row {
+        // The least that a transport clock is set to in a test, so that a busy machine does not pull it.
+        Row { timeouts: json!({ "first_byte_ms": 1_000, "idle_ms": 1_000 }), ..self }
+    }
+
+    pub(crate) fn step(&self, wire: Wire) -> Value {
+        (self.step)(wire)
+    }
+
+    pub(crate) fn effect(&self, wire: Wire, way: Way) -> Effect {
+        (self.effect)(wire, way)
+    }
+
+    pub(crate) fn timeouts(&self) -> &Value {
+        &self.timeouts
+    }
+
+    pub(crate) fn calls_tools(&self) -> bool {
+        Wire::ALL
+            .iter()
+            .any(|wire| Way::ALL.iter().any(|way| self.effect(*wire, *way) == Effect::CallRefused))
+    }
+}
+
+/// Events of which none has words: OpenAI's names the role, Anthropic's are `message_start`, `ping` and the block's start.
+fn before_words(wire: Wire) -> usize {
+    match wire {
+        Wire::OpenAiChat => 1,
+        Wire::Anthropic => 3,
+    }
+}
+
+/// Events of which the last two have words.
+fn after_words(wire: Wire) -> usize {
+    before_words(wire) + 2
+}
+
+/// An error in the words of the wire's own provider.
+fn error(wire: Wire, kind: &str) -> Value {
+    let error = json!({ "type": kind, "message": "as the script has it" });
+    match wire {
+        Wire::OpenAiChat => json!({ "error": error }),
+        Wire::Anthropic => json!({ "type": "error", "error": error }),
+    }
+}
+
+pub(crate) fn rows() -> Vec<Row> {
+    let mut rows = statuses();
+    rows.extend(connections());
+    rows.extend(interruptions());
+    rows.extend(errors_inside());
+    rows.extend(clocks());
+    rows.extend(harmless());
+    rows.extend(answers());
+    rows
+}
+
+fn statuses() -> Vec<Row> {
+    use Reason::*;
+    let bare = |name, status| Row::http(name, status, json!({}), Value::Null);
+    let html = json!("<html><head><title>502 Bad Gateway</title></head></html>");
+    let text_html = json!({ "content-type": "text/html" });
+    let quota =
+        json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
+    let after = |value: &str| json!({ "retry-after": value });
+    vec![
+        bare("400", 400).does(Effect::Permanent(InvalidRequest)),
+        bare("401", 401).does(Effect::Permanent(Auth)),
+        bare("402", 402).does(Effect::Permanent(QuotaExhausted)),
+        bare("403", 403).does(Effect::Permanent(Permission)),
+        bare("404", 404).does(Effect::Permanent(InvalidRequest)),
+        bare("408", 408).does(Effect::Transient(Timeout)),
+        bare("409", 409).does(Effect::Transient(ServerError)),
+        bare("413", 413).does(Effect::Permanent(PayloadTooLarge)),
+        bare("418, which no provider gives", 418).does(Effect::Unknown),
+        bare("422", 422).does(Effect::Permanent(InvalidRequest)),
+        bare("429", 429).does(Effect::Transient(RateLimit)),
+        Row::http("429 with `Retry-After: 1`", 429, after("1"), Value::Null)
+            .does(Effect::Transient(RateLimit)),
+        Row::http("429 with `Retry-After: 120`, longer than is slept", 429, after("120"), Value::Null)
+            .does(Effect::WaitTooLong(RateLimit)),
+        Row::http("429 that is a spent quota", 429, json!({}), quota).does(Effect::Permanent(QuotaExhausted)),
+        bare("500", 500).does(Effect::Transient(ServerError)),
+        Row::http("502 with a gateway's page", 502, text_html, html).does(Effect::Transient(ServerError)),
+        bare("503", 503).does(Effect::Transient(ServerError)),
+        bare("504", 504).does(Effect::Transient(Timeout)),
+        bare("529", 529).does(Effect::Transient(Overloaded)),
+        Row::http("a redirect", 302, json!({ "location": "/v1/elsewhere" }), Value::Null)
+            .does(Effect::Permanent(InvalidRequest)),
+    ]
+}
+
+fn connections() -> Vec<Row> {
+    let connection = Effect::Transient(Reason::Connection);
+    vec![
+        Row::fault("reset before the headers", json!("reset_before_headers")).does(connection),
+        Row::fault("closed before the headers", json!("close_before_headers")).does(connection),
+    ]
+}
+
+fn interruptions() -> Vec<Row> {
+    let interrupted = Effect::Transient(Reason::StreamInterrupted);
+    let malformed = Effect::Permanent(Reason::MalformedResponse);
+    let cut = |name, events: fn(Wire) -> usize, by: &'static str| {
+        Row::fault_at(name, move |wire| json!({ "cut": { "after_events": events(wire), "by": by } }))
+    };
+    let broken = |name, events: fn(Wire) -> usize| {
+        Row::fault_at(name, move |wire| json!({ "malformed_event": { "after_events": events(wire) } }))
+    };
+    let wrong_size = |wire| json!({ "wrong_chunk_size": { "after_events": after_words(wire) } });
+    let ends = |done: bool| json!({ "end_without_terminal": { "done": done } });
+    vec![
+        cut("cut before the first word, by FIN", before_words, "fin").does(interrupted),
+        cut("cut before the first word, by RST", before_words, "reset").does(interrupted),
+        cut("cut after words, by FIN", after_words, "fin").interrupts_after_words(),
+        cut("cut after words, by RST", after_words, "reset").interrupts_after_words(),
+        Row::fault("ends without its terminal event", ends(false)).interrupts_after_words(),
+        Row::fault("ends without its terminal event, with `[DONE]`", ends(true)).interrupts_after_words(),
+        broken("a broken event before the first word", before_words).does_by_way(malformed, interrupted),
+        broken("a broken event after words", after_words)
+            .does_by_way(malformed, Effect::TransientAfterWords(Reason::StreamInterrupted)),
+        Row::fault_at("a chunk of the wrong size", wrong_size).interrupts_after_words(),
+        // All of a stream is there; what was announced beyond its end is nobody's loss.
+        Row::fault("a body shorter than announced", json!("short_body"))
+            .does_by_way(interrupted, Effect::None),
+    ]
+}
+
+fn errors_inside() -> Vec<Row> {
+    let inside = |name, events: fn(Wire) -> usize, kind: fn(Wire) -> &'static str| {
+        Row::fault_at(name, move |wire| {
+            let body = error(wire, kind(wire));
+            json!({ "error_event": { "after_events": events(wire), "body": body } })
+        })
+    };
+    let overload = |_| "overloaded_error";
+    let refusal = |_| "invalid_request_error";
+    let fault = |wire| if wire == Wire::Anthropic { "api_error" } else { "server_error" };
+    let wordless = |wire| json!({ "error_event": { "after_events": before_words(wire), "body": "" } });
+    let after_words_too =
+        |row: Row, reason| row.does_by_way(Effect::Transient(reason), Effect::TransientAfterWords(reason));
+    let refused = Effect::Permanent(Reason::InvalidRequest);
+    vec![
+        inside("an overload inside a 200, before the first word", before_words, overload)
+            .does(Effect::Transient(Reason::Overloaded)),
+        after_words_too(
+            inside("an overload inside a 200, after words", after_words, overload),
+            Reason::Overloaded,
+        ),
+        inside("a server's error inside a 200, before the first word", before_words, fault)
+            .does(Effect::Transient(Reason::ServerError)),
+        after_words_too(
+            inside("a server's error inside a 200, after words", after_words, fault),
+            Reason::ServerError,
+        ),
+        inside("a refused request inside a 200, before the first word", before_words, refusal).does(refused),
+        inside("a refused request inside a 200, after words", after_words, refusal).does(refused),
+        Row::fault_at("an error without a word, before the first word", wordless).does_by_way(
+            Effect::Transient(Reason::MalformedResponse),
+            Effect::Transient(Reason::StreamInterrupted),
+        ),
+    ]
+}
+
+fn clocks() -> Vec<Row> {
+    let timeout = Effect::Transient(Reason::Timeout);
+    let after_words_too = |row: Row| row.does_by_way(timeout, Effect::TransientAfterWords(Reason::Timeout));
+    let stall = |name, events: fn(Wire) -> usize| {
+        Row::fault_at(name, move |wire| json!({ "stall": { "after_events": events(wire) } }))
+    };
+    let pings = |name, events: fn(Wire) -> usize| {
+        Row::fault_at(name, move |wire| json!({ "pings": { "after_events": events(wire), "every_ms": 50 } }))
+    };
+    let rows = vec![
+        Row::fault("silence", json!("silence")).does(timeout),
+        Row::fault("headers that come too late", json!({ "slow_headers": { "delay_ms": 60_000 } }))
+            .does(timeout),
+        stall("stalls before the first word", before_words).does(timeout),
+        after_words_too(stall("stalls after words", after_words)),
+        pings("nothing but pings before the first word", before_words).does(timeout),
+        after_words_too(pings("nothing but pings after words", after_words)),
+        // A document is whole when its body is; a stream when it says so.
+        Row::fault("whole, and then pings without end", json!({ "pings_after_end": { "every_ms": 50 } }))
+            .does_by_way(timeout, Effect::None),
+    ];
+    rows.into_iter().map(Row::with_clocks).collect()
+}
+
+fn harmless() -> Vec<Row> {
+    vec![
+        Row::fault("lines that end with CRLF", json!("crlf")),
+        Row::fault("lines that end with CR", json!("lone_cr")),
+        Row::fault("a character cut in two", json!("split_utf8")),
+        Row::fault("headers in pieces", json!("split_headers")),
+        Row::fault("slow headers", json!({ "slow_headers": { "delay_ms": 20 } })),
+        Row::fault("a slow drip of two bytes at a time", json!({ "drip": { "bytes": 2, "every_ms": 1 } })),
+    ]
+}
+
+fn answers() -> Vec<Row> {
+    let malformed = Effect::Permanent(Reason::MalformedResponse);
+    let page = json!("<html><h1>Sign in</h1></html>");
+    let text_html = json!({ "content-type": "text/html" });
+    let cut = |name, fault: Value| {
+        Row::new(name, move |_| {
+            let call = json!({ "name": "calc", "arguments": { "expression": "6 * 7" } });
+            json!({ "reply": { "message": { "tool_calls": [call] } }, "fault": { "cut_arguments": fault } })
+        })
+    };
+    let filtered = |wire| if wire == Wire::Anthropic { "refusal" } else { "content_filter" };
+    vec![
+        Row::http("200 with a page", 200, text_html, page).does(malformed),
+        Row::http("200 with `{}`", 200, json!({}), json!({})).does(malformed),
+        Row::http("200 with nothing", 200, json!({}), Value::Null)
+            .does(Effect::Transient(Reason::MalformedResponse)),
+        Row::new("an answer without a word", |_| json!({ "reply": { "message": {} } }))
+            .does(Effect::Transient(Reason::EmptyResponse)),
+        Row::new(
+            "an answer that a filter stopped",
+            move |wire| json!({ "reply": { "message": { "text": GOOD, "finish_reason": filtered(wire) } } }),
+        )
+        .does(Effect::Permanent(Reason::ContentFilter)),
+        cut("a tool's arguments cut off at the token limit", json!({})).does(Effect::CallRefused),
+        cut("the same, called a regular end", json!({ "finish_reason": "tool_calls" }))
+            .does(Effect::CallRefused),
+    ]
+}
