@@ -173,15 +173,22 @@ fn timed_out(outcome: &Outcome, requests: usize) {
     assert!(completed[0].payload["duration_ms"].as_u64() >= Some(700));
 }
 
+/// A 500 whose body stops halfway.
+fn error_that_does_not_end() -> Value {
+    let error = json!({ "error": { "message": "an error that is not told to its end" } });
+    with_fault(http(500, json!({}), error), json!({ "stall": { "after_events": 0 } }))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_ends_by_its_deadline_whatever_the_provider_does_not_do() {
     let stall = json!({ "stall": { "after_events": 3 } });
     let pings = json!({ "pings": { "after_events": 3, "every_ms": 50 } });
-    let faults = [json!("silence"), stall, pings];
-    let runs = faults.iter().flat_map(|fault| MODES.map(|mode| (fault.clone(), mode)));
-    let checks = runs.map(|(fault, mode)| async move {
-        println!("{fault} {mode:?}");
-        let setup = Setup::new(always(with_fault(text("one two three"), fault)));
+    let answer = [json!("silence"), stall, pings].map(|fault| with_fault(text("one two three"), fault));
+    let steps = answer.into_iter().chain([error_that_does_not_end()]);
+    let runs = steps.flat_map(|step| MODES.map(|mode| (step.clone(), mode)));
+    let checks = runs.map(|(step, mode)| async move {
+        println!("{step} {mode:?}");
+        let setup = Setup::new(always(step));
         let setup = match mode {
             Mode::Streamed => setup.agent(|agent| agent["llm"]["stream"] = json!("always")),
             _ => setup,
@@ -289,12 +296,14 @@ async fn cancelled_when(lab: &Lab, mode: Mode, so: impl Fn() -> bool) -> Outcome
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_waits_for_an_answer_is_cancelled_at_once() {
-    for mode in MODES {
-        let lab = Lab::new(always(with_fault(text("no"), json!("silence")))).await;
-        cancelled(&cancelled_when(&lab, mode, || lab.requests() == 1).await, 1);
-        a_while().await;
-        assert_eq!(lab.requests(), 1);
+async fn a_run_that_waits_for_an_answer_or_for_the_rest_of_an_error_is_cancelled_at_once() {
+    for step in [with_fault(text("no"), json!("silence")), error_that_does_not_end()] {
+        for mode in MODES {
+            let lab = Lab::new(always(step.clone())).await;
+            cancelled(&cancelled_when(&lab, mode, || lab.requests() == 1).await, 1);
+            a_while().await;
+            assert_eq!(lab.requests(), 1);
+        }
     }
 }
 
