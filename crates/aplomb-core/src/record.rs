@@ -74,7 +74,7 @@ pub enum Fact {
         failure: Box<Failure>,
         /// What it is.
         verdict: Verdict,
-        /// What it used all the same, if the provider said so.
+        /// What it used all the same: as the provider said, or estimated and flagged.
         usage: Option<TokenUsage>,
         /// Whether some of its answer was handed to somebody.
         delivered: bool,

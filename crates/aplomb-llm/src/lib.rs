@@ -15,6 +15,7 @@ pub mod mock;
 pub mod provider;
 pub mod sse;
 pub mod transport;
+mod usage;
 pub mod wire;
 
 pub use clocks::Timeouts;

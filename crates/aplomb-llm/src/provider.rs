@@ -5,18 +5,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aplomb_core::Error;
+use aplomb_core::error::codes;
 use aplomb_core::failure::{Anomaly, Failure, Phase, TransportFault, TransportKind};
-use aplomb_core::message::{Delta, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::message::{Block, Delta, ImageSource, Message, Reply, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
 use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
 
 use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::mock::MockTransport;
 use crate::transport::{Body, HttpTransport, Request, Response, Transport};
-use crate::wire::{ANSWER_LIMIT, Parameters, Wire};
+use crate::usage;
+use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Wire};
 
 /// The most bytes that are read of an error.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -53,6 +56,14 @@ pub struct ModelConfig {
     pub max_tokens: Option<u32>,
     /// Whether answers are streamed.
     pub stream: StreamMode,
+    /// What the provider is to keep in its cache. Anthropic's protocol alone asks for it; others cache unasked, and refuse
+    /// it here.
+    pub cache: Vec<CachePoint>,
+    /// Merged into each request's body, as a JSON merge patch (RFC 7396): what the provider takes and Aplomb has no word
+    /// for. It wins over ours.
+    pub extra_body: Map<String, Value>,
+    /// How the vendor differs from the protocol.
+    pub quirks: Quirks,
     /// How long things may take.
     pub timeouts: Timeouts,
 }
@@ -92,6 +103,9 @@ impl ModelConfig {
             temperature: None,
             max_tokens: None,
             stream: StreamMode::Auto,
+            cache: Vec::new(),
+            extra_body: Map::new(),
+            quirks: Quirks::default(),
             timeouts: Timeouts::default(),
         }
     }
@@ -122,7 +136,8 @@ pub struct Answer {
 pub struct AttemptFailed {
     /// What was seen.
     pub failure: Box<Failure>,
-    /// What the provider says that was used all the same.
+    /// What was used all the same: as the provider said; or estimated and flagged where the answer had begun and nobody
+    /// said.
     pub usage: Option<TokenUsage>,
     /// Whether some of the answer was handed to somebody.
     pub delivered: bool,
@@ -142,8 +157,13 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `config.validation` if the endpoint is not usable.
+    /// `config.validation` if the endpoint is not usable, or the protocol cannot say what is to be cached.
     pub fn new(config: ModelConfig) -> Result<Model, Error> {
+        if !config.cache.is_empty() && !config.wire.takes_cache_points() {
+            let message = format!("llm.cache has no use with provider {:?}", config.provider);
+            return Err(Error::new(codes::CONFIG_VALIDATION, message)
+                .with_hint("Anthropic's protocol alone asks for caching; other providers cache unasked"));
+        }
         let transport: Box<dyn Transport> = match &config.endpoint {
             Endpoint::Http { api_base, api_key, extra_headers, ca_file } => Box::new(HttpTransport::new(
                 config.wire,
@@ -182,14 +202,20 @@ impl Model {
         };
         let mut attempt = Attempt {
             wire: self.config.wire,
+            quirks: self.config.quirks,
             clocks: Clocks::start(&self.config.timeouts),
             sink,
             usage: None,
+            arrived: 0,
             delivered: false,
             first_delta_ms: None,
         };
+        let mut sent = 0;
         let outcome = match self.request(request, stream) {
-            Ok(request) => attempt.make(&*self.transport, request).await,
+            Ok(http) => {
+                sent = (http.body.len() as u64).saturating_sub(image_bytes(request.messages));
+                attempt.make(&*self.transport, http).await
+            }
             Err(error) => {
                 let text = format!("the request cannot be written as JSON: {error}");
                 Err(Box::new(Failure::transport(Phase::Connect, TransportKind::Request, &text)))
@@ -202,8 +228,8 @@ impl Model {
                     self.transport.distrust_connections();
                 }
                 Err(AttemptFailed {
+                    usage: usage::of_failed(&failure, attempt.usage, sent, attempt.arrived),
                     failure: Box::new(self.completed(*failure)),
-                    usage: attempt.usage,
                     delivered: attempt.delivered,
                 })
             }
@@ -216,8 +242,13 @@ impl Model {
             stream,
             temperature: self.config.temperature,
             max_tokens: self.config.max_tokens,
+            cache: &self.config.cache,
+            quirks: self.config.quirks,
         };
-        let body = self.config.wire.request_body(parameters, request.messages, request.tools)?;
+        let mut body = self.config.wire.request_body(parameters, request.messages, request.tools)?;
+        if !self.config.extra_body.is_empty() {
+            body = wire::merge(&body, &self.config.extra_body)?;
+        }
         Ok(Request {
             path: self.config.wire.path(),
             body: body.into(),
@@ -275,9 +306,13 @@ fn is_public(name: &str) -> bool {
 /// An attempt under way.
 struct Attempt<'a> {
     wire: Wire,
+    quirks: Quirks,
     clocks: Clocks,
     sink: Option<DeltaSink<'a>>,
+    /// What the provider says that was used.
     usage: Option<TokenUsage>,
+    /// The bytes of the answer that came: of its deltas, or of its body where it is one piece.
+    arrived: u64,
     delivered: bool,
     first_delta_ms: Option<u64>,
 }
@@ -320,6 +355,7 @@ impl Attempt<'_> {
     async fn read_whole(&mut self, body: Body) -> Result<Reply, Box<Failure>> {
         let (body, failure) = read(&self.clocks, body, ANSWER_LIMIT).await;
         if let Some(failure) = failure {
+            self.arrived = body.len() as u64;
             return Err(failure);
         }
         let (reply, usage) = self.wire.decode_body(&body);
@@ -332,7 +368,7 @@ impl Attempt<'_> {
     }
 
     async fn read_stream(&mut self, mut body: Body) -> Result<Reply, Box<Failure>> {
-        let mut decoder = self.wire.decoder();
+        let mut decoder = self.wire.decoder(self.quirks);
         let (mut began, mut whole) = (false, false);
         while !decoder.is_done() {
             let bytes = match self.clocks.wait(body.next()).await {
@@ -350,6 +386,7 @@ impl Attempt<'_> {
             self.usage = decoder.usage();
             for event in &events {
                 if let StreamEvent::Delta(delta) = event {
+                    self.arrived += delta.size();
                     self.first_delta_ms.get_or_insert_with(|| self.clocks.elapsed_ms());
                     self.deliver(delta);
                 }
@@ -378,6 +415,16 @@ impl Attempt<'_> {
             self.delivered = true;
         }
     }
+}
+
+/// The bytes of the pictures in a conversation. What a picture costs has nothing to do with them.
+fn image_bytes(messages: &[Arc<Message>]) -> u64 {
+    let blocks = messages.iter().flat_map(|message| &message.content);
+    let sizes = blocks.map(|block| match block {
+        Block::Image { source: ImageSource::Base64 { data, .. } } => data.len() as u64,
+        _ => 0,
+    });
+    sizes.sum()
 }
 
 /// Looks at the beginning of a body, and gives the body whole.

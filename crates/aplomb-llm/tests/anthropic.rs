@@ -10,12 +10,16 @@ use aplomb_core::message::{
 };
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::wire::anthropic::{Decoder, decode_body, request_body};
-use aplomb_llm::wire::{Decode, Parameters};
+use aplomb_llm::wire::{CachePoint, Decode, Parameters, Quirks, Wire};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn body(messages: Vec<Message>, tools: &[ToolSpec]) -> Value {
-    let parameters = Parameters { model: "claude", stream: true, temperature: None, max_tokens: None };
+    cached_body(messages, tools, &[])
+}
+
+fn cached_body(messages: Vec<Message>, tools: &[ToolSpec], cache: &[CachePoint]) -> Value {
+    let parameters = Parameters { model: "claude", stream: true, cache, ..Parameters::default() };
     let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
     serde_json::from_slice(&request_body(parameters, &messages, tools).unwrap()).unwrap()
 }
@@ -84,6 +88,44 @@ fn a_conversation_is_written_as_the_reference_has_it() {
             "stream": true,
         })
     );
+}
+
+#[test]
+fn what_is_to_be_cached_is_marked_at_its_end() {
+    // "Prompt caching": a mark caches all that stands before it, in the order tools, system, messages.
+    let tool = |id: &str| ToolSpec {
+        id: id.to_owned(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+        idempotent: true,
+    };
+    let messages = || {
+        let called = Message { role: Role::Assistant, content: vec![call("toolu_1", "{}")] };
+        let results = vec![result("toolu_1", "one", false), result("toolu_2", "two", false)];
+        vec![
+            Message::text(Role::System, "be brief"),
+            Message::text(Role::User, "hi"),
+            called,
+            Message { role: Role::Tool, content: results },
+        ]
+    };
+    let tools = [tool("calc"), tool("clock")];
+    let mark = json!({"type": "ephemeral"});
+    let all = [CachePoint::Tools, CachePoint::System, CachePoint::LastMessage];
+    let body = cached_body(messages(), &tools, &all);
+    assert_eq!((body["tools"][0].get("cache_control"), &body["tools"][1]["cache_control"]), (None, &mark));
+    assert_eq!(body["system"], json!([{"type": "text", "text": "be brief", "cache_control": mark}]));
+    assert_eq!(body["messages"][2]["content"][0].get("cache_control"), None);
+    assert_eq!(body["messages"][2]["content"][1]["cache_control"], mark);
+    assert_eq!(body.to_string().matches("cache_control").count(), 3);
+    assert!(!cached_body(messages(), &tools, &[]).to_string().contains("cache_control"));
+    // Thoughts cannot be marked: what stands before them is.
+    let thought = Message {
+        role: Role::Assistant,
+        content: vec![call("toolu_1", "{}"), thinking("hm", Some("proof"))],
+    };
+    let body = cached_body(vec![thought], &[], &[CachePoint::LastMessage]);
+    assert_eq!(body["messages"][0]["content"][0]["cache_control"], mark);
 }
 
 #[test]
@@ -284,6 +326,25 @@ fn every_beginning_of_a_stream_is_a_failure_unless_the_terminal_event_is_in_it()
     for length in 0..parts.len() {
         let failure = stream(&parts[..length]).unwrap_err();
         assert_eq!(failure.anomaly, Some(Anomaly::NoTerminalEvent), "{length}");
+    }
+}
+
+#[test]
+fn a_stop_reason_ends_the_answer_only_of_a_vendor_that_is_known_to_send_no_message_stop() {
+    let parts = everything();
+    let whole = parts[..parts.len() - 1].concat();
+    assert_eq!(stream(std::slice::from_ref(&whole)).unwrap_err().anomaly, Some(Anomaly::NoTerminalEvent));
+    let mut quirks = Quirks::default();
+    quirks.message_stop_is_optional = true;
+    let mut decoder = Wire::Anthropic.decoder(quirks);
+    decoder.push(whole.as_bytes(), &mut Vec::new()).unwrap();
+    // Whole, but more may follow: the vendor that does send `message_stop` is read to its end.
+    assert!(decoder.is_terminal() && !decoder.is_done());
+    assert_eq!(decoder.finish().unwrap(), stream(&parts).unwrap());
+    for length in 0..parts.len() - 2 {
+        let mut decoder = Wire::Anthropic.decoder(quirks);
+        decoder.push(parts[..length].concat().as_bytes(), &mut Vec::new()).unwrap();
+        assert_eq!(decoder.finish().unwrap_err().anomaly, Some(Anomaly::NoTerminalEvent), "{length}");
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aplomb_core::failure::{BODY_LIMIT, Failure, Phase, TransportKind};
-use aplomb_core::message::{Delta, Message, Role};
+use aplomb_core::message::{Block, Delta, ImageSource, Message, Role};
 use aplomb_faultlab::script::Script;
 use aplomb_llm::provider::Endpoint;
-use aplomb_llm::wire::Wire;
+use aplomb_llm::wire::{self, CachePoint, Parameters, Wire};
 use aplomb_llm::{Answer, AttemptFailed, Model, ModelConfig, ModelRequest, StreamMode};
 use serde_json::{Value, json};
 
@@ -125,4 +125,99 @@ fn a_stream_is_known_under_another_name() {
     }});
     let model = model(json!([{ "reply": reply }]), |config| config.stream = StreamMode::Always);
     assert_eq!(ask(&model, None).unwrap().reply.message.to_text(), "ok");
+}
+
+#[test]
+fn what_a_failed_attempt_used_is_estimated_where_the_answer_had_begun_and_nobody_said() {
+    let sent = |model: &Model| {
+        let messages = [Arc::new(Message::text(Role::User, "hi"))];
+        let parameters = Parameters { model: "m", stream: true, ..Parameters::default() };
+        model.config().wire.request_body(parameters, &messages, &[]).unwrap().len() as u64
+    };
+    let streamed = |steps: Value| model(steps, |config| config.stream = StreamMode::Always);
+    // After the event that names the role, "one " and "two " arrived: eight bytes, which make two tokens of four.
+    let cut = streamed(json!([
+        {"reply": {"message": {"text": "one two three"}}, "fault": {"cut": {"after_events": 3, "by": "reset"}}}
+    ]));
+    let usage = ask(&cut, None).unwrap_err().usage.unwrap();
+    assert_eq!((usage.input, usage.output, usage.estimated), (sent(&cut).div_ceil(4), 2, true));
+    // A request that was refused, or that never arrived, used nothing.
+    for step in [
+        json!({"reply": {"http": {"status": 429, "body": {"error": {"message": "slow"}}}}}),
+        json!({"reply": {"http": {"status": 200, "headers": {"content-type": "text/html"}, "body": "<html>"}}}),
+        json!({"reply": {"message": {"text": "never"}}, "fault": "reset_before_headers"}),
+    ] {
+        assert_eq!(ask(&streamed(json!([step])), None).unwrap_err().usage, None, "{step}");
+    }
+    // The provider was at work when our patience ended.
+    let silent = model(json!([{"reply": {"message": {"text": "never"}}, "fault": "silence"}]), |config| {
+        config.stream = StreamMode::Always;
+        config.timeouts.first_byte = Duration::from_millis(20);
+    });
+    let usage = ask(&silent, None).unwrap_err().usage.unwrap();
+    assert_eq!((usage.input, usage.output, usage.estimated), (sent(&silent).div_ceil(4), 0, true));
+}
+
+#[test]
+fn what_the_provider_says_that_a_failed_attempt_used_is_no_estimate() {
+    let empty = json!([{"reply": {"http": {"status": 200, "body": {
+        "choices": [{"message": {"content": ""}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+    }}}}]);
+    let usage = ask(&model(empty, |_| {}), None).unwrap_err().usage.unwrap();
+    assert_eq!((usage.input, usage.output, usage.estimated), (10, 5, false));
+}
+
+#[test]
+fn an_early_count_of_an_answer_that_breaks_off_is_mended_by_what_arrived() {
+    // Anthropic counts the input at the answer's beginning, when it has made one token of it.
+    let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
+    let body = [
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x".repeat(40)}}),
+    ]
+    .map(event)
+    .concat();
+    let reply =
+        json!({"http": {"status": 200, "headers": {"content-type": "text/event-stream"}, "body": body}});
+    let model = model(json!([{ "reply": reply }]), |config| config.wire = Wire::Anthropic);
+    let usage = ask(&model, None).unwrap_err().usage.unwrap();
+    assert_eq!((usage.input, usage.output, usage.estimated), (10, 10, true));
+}
+
+#[test]
+fn a_picture_is_not_taken_for_so_much_text() {
+    let source = ImageSource::Base64 { media_type: "image/png".to_owned(), data: "A".repeat(400_000) };
+    let messages = [Arc::new(Message { role: Role::User, content: vec![Block::Image { source }] })];
+    let model = model(
+        json!([{"reply": {"message": {"text": "one two"}}, "fault": {"cut": {"after_events": 1, "by": "fin"}}}]),
+        |config| {
+            config.stream = StreamMode::Always;
+        },
+    );
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let request = ModelRequest { run_id: "r", messages: &messages, tools: &[] };
+    let usage = tokio.block_on(model.ask(request, None)).unwrap_err().usage.unwrap();
+    assert!(usage.input < 100, "{usage:?}");
+}
+
+#[test]
+fn the_users_own_fields_are_merged_into_the_body_and_win() {
+    let body = json!({"a": {"b": 1, "c": 2}, "d": 3, "e": 4});
+    let patch = json!({"a": {"b": 5, "f": {"g": null, "h": 6}}, "d": {"i": 7}, "e": null});
+    let merged = wire::merge(body.to_string().as_bytes(), patch.as_object().unwrap()).unwrap();
+    let merged: Value = serde_json::from_slice(&merged).unwrap();
+    assert_eq!(merged, json!({"a": {"b": 5, "c": 2, "f": {"h": 6}}, "d": {"i": 7}}));
+}
+
+#[test]
+fn caching_is_refused_where_the_protocol_has_no_word_for_it() {
+    let script = json!({"steps": [{"reply": {"message": {"text": "a"}}}]});
+    let endpoint = Endpoint::Mock(Script::from_json(&script.to_string()).unwrap());
+    let mut config = ModelConfig::new("groq", "m", Wire::OpenaiChat, endpoint);
+    config.cache = vec![CachePoint::System];
+    let error = Model::new(config.clone()).err().unwrap();
+    assert_eq!(error.code().as_str(), "config.validation");
+    config.wire = Wire::Anthropic;
+    assert!(Model::new(config).is_ok());
 }

@@ -14,7 +14,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn body(stream: bool, messages: Vec<Message>, tools: &[ToolSpec]) -> Value {
-    let parameters = Parameters { model: "gpt-4o", stream, temperature: Some(0.5), max_tokens: Some(100) };
+    let parameters = Parameters {
+        model: "gpt-4o",
+        stream,
+        temperature: Some(0.5),
+        max_tokens: Some(100),
+        ..Parameters::default()
+    };
     let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
     serde_json::from_slice(&request_body(parameters, &messages, tools).unwrap()).unwrap()
 }
@@ -332,6 +338,13 @@ fn a_stream_without_its_terminal_event_is_a_failure_whatever_else_it_says() {
         stream(&[&text, &second, &finish("stop"), DONE]).unwrap_err().anomaly,
         Some(Anomaly::NoTerminalEvent)
     );
+}
+
+#[test]
+fn a_vendor_that_sends_no_done_has_ended_with_its_finish_reason() {
+    let text = delta(&json!({"content": "ok"}));
+    let reply = stream(&[&text, &finish("stop"), USAGE]).unwrap();
+    assert_eq!((reply.message.to_text().as_str(), reply.usage.unwrap().input), ("ok", 3));
 }
 
 #[test]

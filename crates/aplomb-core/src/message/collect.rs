@@ -16,6 +16,13 @@ pub enum StreamEvent {
     Signature(String),
     /// Thoughts that the provider keeps to itself.
     RedactedThinking(String),
+    /// What only the protocol named can read. Comes whole; stands before what it belongs to.
+    Opaque {
+        /// The protocol.
+        wire: &'static str,
+        /// What it reads.
+        data: String,
+    },
     /// What was used so far; a later count replaces an earlier one.
     Usage(TokenUsage),
     /// Why the model stopped. The protocol's terminal event.
@@ -68,6 +75,15 @@ impl Delta {
         })
     }
 
+    /// The bytes of what it brings.
+    pub fn size(&self) -> u64 {
+        let size = match self {
+            Delta::Text { text } | Delta::Thinking { text } => text.len(),
+            Delta::ToolCall { name, text, .. } => name.as_ref().map_or(0, String::len) + text.len(),
+        };
+        size as u64
+    }
+
     /// True if there is nothing in it that anybody could see.
     pub fn is_empty(&self) -> bool {
         match self {
@@ -99,6 +115,9 @@ impl Collector {
                 _ => self.content.push(Block::Thinking { text: String::new(), signature: Some(proof) }),
             },
             StreamEvent::RedactedThinking(data) => self.content.push(Block::RedactedThinking { data }),
+            StreamEvent::Opaque { wire, data } => {
+                self.content.push(Block::Opaque { wire: wire.to_owned(), data });
+            }
             StreamEvent::Usage(usage) => self.usage = Some(usage),
             StreamEvent::Finish(finish) => self.finish = Some(finish),
         }

@@ -57,6 +57,14 @@ pub enum Block {
         /// What only the provider can read.
         data: String,
     },
+    /// What one protocol wants back in its place, and nobody else can read: a proof of the block that follows, or an item
+    /// of its own. Other protocols leave it out.
+    Opaque {
+        /// The protocol.
+        wire: String,
+        /// What it reads.
+        data: String,
+    },
     /// The model asks for a tool.
     ToolCall(ToolCall),
     /// What a tool gave.
@@ -123,7 +131,7 @@ pub enum FinishReason {
     Other(String),
 }
 
-/// Tokens as the provider counted them.
+/// Tokens, as the provider counted them unless [`estimated`](TokenUsage::estimated).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -136,6 +144,25 @@ pub struct TokenUsage {
     pub input_cached: u64,
     /// Of the input, those written to the provider's cache.
     pub input_cache_creation: u64,
+    /// Of the output, those of thoughts, where the provider tells them apart.
+    pub reasoning: u64,
+    /// Whether some of it is our guess, because the provider never said: see [`TokenUsage::estimate`].
+    pub estimated: bool,
+}
+
+impl TokenUsage {
+    /// What so many bytes of text make in tokens, roughly: English has about four characters to a token.
+    ///
+    /// Source: OpenAI help centre, "What are tokens and how to count them?".
+    pub fn estimate(input_bytes: u64, output_bytes: u64) -> TokenUsage {
+        const BYTES_PER_TOKEN: u64 = 4;
+        TokenUsage {
+            input: input_bytes.div_ceil(BYTES_PER_TOKEN),
+            output: output_bytes.div_ceil(BYTES_PER_TOKEN),
+            estimated: true,
+            ..TokenUsage::default()
+        }
+    }
 }
 
 /// A complete answer of a model.

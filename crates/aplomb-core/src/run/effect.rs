@@ -110,7 +110,7 @@ pub enum Input {
         effect: EffectId,
         /// What was seen.
         failure: Box<Failure>,
-        /// What the provider says that was used all the same.
+        /// What was used all the same: as the provider said, or estimated and flagged.
         usage: Option<TokenUsage>,
         /// Whether some of the answer was handed to somebody.
         delivered: bool,

@@ -64,6 +64,9 @@ pub struct RunUsage {
     pub input_tokens_cached: u64,
     /// Of the tokens sent, those written to the provider's cache.
     pub input_tokens_cache_creation: u64,
+    /// Of the tokens sent and received, those of attempts whose use is at least partly our estimate, since the provider
+    /// never said.
+    pub estimated_tokens: u64,
     /// From the first successful attempt's start to the first piece of its answer, in ms. Known where answers are
     /// streamed.
     pub ttft_ms: Option<u64>,
@@ -83,6 +86,10 @@ impl RunUsage {
         self.input_tokens_cached = self.input_tokens_cached.saturating_add(tokens.input_cached);
         self.input_tokens_cache_creation =
             self.input_tokens_cache_creation.saturating_add(tokens.input_cache_creation);
+        if tokens.estimated {
+            let both = tokens.input.saturating_add(tokens.output);
+            self.estimated_tokens = self.estimated_tokens.saturating_add(both);
+        }
     }
 
     pub(super) fn set_latencies(&mut self, latencies_ms: &[u64]) {
@@ -101,7 +108,18 @@ fn nearest_rank(sorted: &[u64], percent: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest_rank;
+    use super::{RunUsage, nearest_rank};
+    use crate::message::TokenUsage;
+
+    #[test]
+    fn what_is_estimated_is_counted_and_told_apart() {
+        let mut usage = RunUsage::default();
+        usage.add_tokens(TokenUsage { input: 10, output: 5, ..TokenUsage::default() });
+        // 401 bytes sent and 7 that came: 101 and 2 tokens of four bytes, begun ones included.
+        usage.add_tokens(TokenUsage::estimate(401, 7));
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.total_tokens), (111, 7, 118));
+        assert_eq!(usage.estimated_tokens, 103);
+    }
 
     #[test]
     fn a_percentile_is_a_value_that_occurred() {

@@ -4,18 +4,28 @@ use std::fmt::Debug;
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
 use aplomb_core::message::{Collector, Reply, StreamEvent, TokenUsage};
+use serde::de::DeserializeOwned;
 
 use super::{ANSWER_LIMIT, Decode, usable};
 use crate::sse;
 
 /// What a protocol's events say.
-pub trait Protocol: Debug + Default + Send {
-    /// Takes an event and adds what it adds to the answer.
+pub trait Protocol: Debug + Send {
+    /// One event, as the protocol writes it in JSON.
+    type Event: DeserializeOwned;
+
+    /// The data that is no JSON and says that nothing follows, where the protocol has such a mark.
+    const END_MARK: Option<&'static str> = None;
+
+    /// Takes an event and adds to `progress` what it adds to the answer.
     ///
     /// # Errors
     ///
-    /// If it is an error, or none of the protocol's.
-    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>>;
+    /// If it says that the answer failed.
+    fn take(&mut self, event: Self::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Anomaly>;
+
+    /// The end mark came.
+    fn take_end_mark(&mut self) {}
 
     /// Whether the answer is whole: only counts and marks may follow.
     fn is_terminal(&self) -> bool;
@@ -37,12 +47,48 @@ pub struct Decoder<P> {
     size: usize,
 }
 
+impl<P: Protocol> Decoder<P> {
+    /// A decoder for an answer of which nothing has come.
+    pub fn new(protocol: P) -> Decoder<P> {
+        Decoder { sse: sse::Decoder::default(), collector: Collector::default(), protocol, size: 0 }
+    }
+
+    /// Takes what one server-sent event holds: by every protocol one JSON object or the end mark.
+    ///
+    /// Some proxies glue the data of several events together. Nothing is lost by that, since JSON says where it ends, so
+    /// each is taken by itself. Data cut in two is refused: nobody can tell whether white space was lost at the cut.
+    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
+        let fail =
+            |anomaly, data: &str| Box::new(Failure::anomaly(Phase::MidStream, anomaly, data.as_bytes()));
+        let mut rest = event.data.trim();
+        if event.kind == "error" {
+            return Err(fail(Anomaly::Error, rest));
+        }
+        while !rest.is_empty() {
+            if P::END_MARK == Some(rest) {
+                self.protocol.take_end_mark();
+                break;
+            }
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<P::Event>();
+            let Some(Ok(value)) = values.next() else {
+                // What follows the end of a whole answer can only take it back by saying so.
+                let harmless = self.protocol.is_terminal();
+                return if harmless { Ok(()) } else { Err(fail(Anomaly::MalformedEvent, rest)) };
+            };
+            let (taken, after) = rest.split_at_checked(values.byte_offset()).unwrap_or((rest, ""));
+            self.protocol.take(value, progress).map_err(|anomaly| fail(anomaly, taken))?;
+            rest = after.trim_start();
+        }
+        Ok(())
+    }
+}
+
 impl<P: Protocol> Decode for Decoder<P> {
     fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
         let (events, too_large) = self.sse.push(bytes);
         self.size += events.iter().map(|event| event.data.len()).sum::<usize>();
         let before = progress.len();
-        let taken = events.iter().try_for_each(|event| self.protocol.take(event, progress));
+        let taken = events.iter().try_for_each(|event| self.take(event, progress));
         for event in progress.iter().skip(before) {
             self.collector.push(event.clone());
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use aplomb_core::failure::{Anomaly, Failure, Phase};
 use aplomb_core::message::{FinishReason, Message, Reply, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
+use serde_json::{Map, Value};
 
 pub use decoder::{Decoder, Protocol};
 
@@ -18,7 +19,7 @@ pub use decoder::{Decoder, Protocol};
 pub const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
 
 /// What a request's body says besides the conversation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Parameters<'a> {
     /// The model.
     pub model: &'a str,
@@ -28,6 +29,41 @@ pub struct Parameters<'a> {
     pub temperature: Option<f64>,
     /// The most tokens of the answer.
     pub max_tokens: Option<u32>,
+    /// What the provider is to keep in its cache. Only Anthropic's wire asks for it; the others cache unasked.
+    pub cache: &'a [CachePoint],
+    /// How the vendor differs from its protocol.
+    pub quirks: Quirks,
+}
+
+/// A part of the request up to whose end the provider keeps what it has read, so that the next request with the same
+/// beginning costs less.
+///
+/// Source: Claude Platform Docs, "Prompt caching": <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CachePoint {
+    /// The tools, which come first.
+    Tools,
+    /// The standing instructions.
+    System,
+    /// The last message: the whole conversation so far.
+    LastMessage,
+}
+
+/// How a vendor differs from the protocol that it speaks, as data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quirks {
+    /// On Anthropic's wire: the stop reason ends the answer, and `message_stop` may not follow. Off, a stream without
+    /// `message_stop` is one that broke off.
+    pub message_stop_is_optional: bool,
+    /// On the Chat Completions wire: the limit of the answer is called `max_completion_tokens`, as OpenAI's own
+    /// reasoning models want it.
+    ///
+    /// Source: OpenAI API reference, "Create chat completion", `max_tokens` (deprecated, "not compatible with o-series
+    /// models"): <https://platform.openai.com/docs/api-reference/chat/create>.
+    pub max_completion_tokens: bool,
 }
 
 /// A protocol.
@@ -82,6 +118,11 @@ impl Wire {
         }
     }
 
+    /// Whether a request can say what is to be cached.
+    pub fn takes_cache_points(self) -> bool {
+        self == Wire::Anthropic
+    }
+
     /// Reads the body of a response whose status was good: the answer, and what was used, which a failed answer may
     /// have used all the same.
     pub fn decode_body(self, body: &[u8]) -> (Result<Reply, Box<Failure>>, Option<TokenUsage>) {
@@ -91,11 +132,43 @@ impl Wire {
         }
     }
 
-    /// A decoder for one streamed answer.
-    pub fn decoder(self) -> Box<dyn Decode> {
+    /// A decoder for one streamed answer of a vendor.
+    pub fn decoder(self, quirks: Quirks) -> Box<dyn Decode> {
         match self {
             Wire::OpenaiChat => Box::new(openai_chat::Decoder::default()),
-            Wire::Anthropic => Box::new(anthropic::Decoder::default()),
+            Wire::Anthropic => Box::new(anthropic::Decoder::new(anthropic::Messages::of(quirks))),
+        }
+    }
+}
+
+/// Merges `patch` into a request's body, as a JSON merge patch: objects merge, `null` takes a field away, anything else
+/// replaces what was there.
+///
+/// Source: RFC 7396, §2.
+///
+/// # Errors
+///
+/// If the body is no JSON.
+pub fn merge(body: &[u8], patch: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
+    let mut body = serde_json::from_slice(body)?;
+    merge_into(&mut body, patch);
+    serde_json::to_vec(&body)
+}
+
+fn merge_into(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (name, value) in patch {
+        match value {
+            Value::Null => drop(fields.remove(name)),
+            Value::Object(patch) => {
+                let field = fields.entry(name).or_insert_with(|| Value::Object(Map::new()));
+                if !field.is_object() {
+                    *field = Value::Object(Map::new());
+                }
+                if let Value::Object(fields) = field {
+                    merge_into(fields, patch);
+                }
+            }
+            _ => drop(fields.insert(name.clone(), value.clone())),
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use request::request_body;
 pub use response::decode_body;
-pub use stream::Decoder;
+pub use stream::{Decoder, Messages};
 
 /// The path below the API's base.
 pub const PATH: &str = "/messages";

@@ -7,7 +7,7 @@ use aplomb_core::tool::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::wire::Parameters;
+use crate::wire::{CachePoint, Parameters};
 
 /// The protocol wants a limit. This is one that every model takes.
 const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -22,14 +22,26 @@ pub fn request_body(
     messages: &[Arc<Message>],
     tools: &[ToolSpec],
 ) -> serde_json::Result<Vec<u8>> {
-    let system =
-        messages.iter().filter(|message| message.role == Role::System).map(|message| message.to_text());
+    let cached = |point| parameters.cache.contains(&point).then_some(CacheControl::Ephemeral);
+    let mut turns = turns(messages);
+    // Thoughts cannot be marked; what stands before them can (see "Prompt caching", "What cannot be cached").
+    let is_thought = |block: &TurnBlock<'_>| {
+        matches!(block.block, WireBlock::Thinking { .. } | WireBlock::RedactedThinking { .. })
+    };
+    let last = turns.last_mut().and_then(|turn| turn.content.iter_mut().rfind(|block| !is_thought(block)));
+    if let Some(block) = last {
+        block.cache_control = cached(CachePoint::LastMessage);
+    }
+    let mut tools: Vec<_> = tools.iter().map(WireTool::of).collect();
+    if let Some(tool) = tools.last_mut() {
+        tool.cache_control = cached(CachePoint::Tools);
+    }
     serde_json::to_vec(&Body {
         model: parameters.model,
         max_tokens: parameters.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
-        system: system.collect::<Vec<_>>().join("\n\n"),
-        messages: turns(messages),
-        tools: tools.iter().map(WireTool::of).collect(),
+        system: system(messages, cached(CachePoint::System)),
+        messages: turns,
+        tools,
         temperature: parameters.temperature,
         stream: parameters.stream,
     })
@@ -39,8 +51,8 @@ pub fn request_body(
 struct Body<'a> {
     model: &'a str,
     max_tokens: u32,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    system: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<System>,
     messages: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
@@ -50,10 +62,40 @@ struct Body<'a> {
     stream: bool,
 }
 
+/// The standing instructions: a text, or a block where it is to be cached.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum System {
+    Text(String),
+    Blocks([SystemBlock; 1]),
+}
+
+#[derive(Serialize)]
+struct SystemBlock {
+    r#type: &'static str,
+    text: String,
+    cache_control: CacheControl,
+}
+
+/// The provider keeps what it has read up to here.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum CacheControl {
+    Ephemeral,
+}
+
 #[derive(Serialize)]
 struct Turn<'a> {
     role: &'static str,
-    content: Vec<WireBlock<'a>>,
+    content: Vec<TurnBlock<'a>>,
+}
+
+#[derive(Serialize)]
+struct TurnBlock<'a> {
+    #[serde(flatten)]
+    block: WireBlock<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -98,12 +140,30 @@ struct WireTool<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     input_schema: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
 impl<'a> WireTool<'a> {
     fn of(tool: &'a ToolSpec) -> WireTool<'a> {
-        WireTool { name: &tool.id, description: &tool.description, input_schema: &tool.parameters }
+        WireTool {
+            name: &tool.id,
+            description: &tool.description,
+            input_schema: &tool.parameters,
+            cache_control: None,
+        }
     }
+}
+
+fn system(messages: &[Arc<Message>], cache_control: Option<CacheControl>) -> Option<System> {
+    let texts =
+        messages.iter().filter(|message| message.role == Role::System).map(|message| message.to_text());
+    let text = texts.collect::<Vec<_>>().join("\n\n");
+    (!text.is_empty()).then_some(())?;
+    Some(match cache_control {
+        Some(cache_control) => System::Blocks([SystemBlock { r#type: "text", text, cache_control }]),
+        None => System::Text(text),
+    })
 }
 
 /// The turns of user and model. Tool results are the user's, and neighbours of one role are one turn: the protocol wants
@@ -116,7 +176,8 @@ fn turns(messages: &[Arc<Message>]) -> Vec<Turn<'_>> {
             Role::Assistant => "assistant",
             Role::User | Role::Tool => "user",
         };
-        let content = message.content.iter().filter_map(wire_block);
+        let blocks = message.content.iter().filter_map(wire_block);
+        let content = blocks.map(|block| TurnBlock { block, cache_control: None });
         match turns.last_mut() {
             Some(last) if last.role == role => last.content.extend(content),
             _ => turns.push(Turn { role, content: content.collect() }),

@@ -44,7 +44,7 @@ struct Answer {
 /// A block of an answer. Kinds that we did not ask for, such as those of the provider's own tools, are passed over.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Content {
+pub enum Content {
     Text {
         #[serde(default)]
         text: String,

@@ -1,14 +1,13 @@
 //! An answer that comes in events.
 
-use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::failure::Anomaly;
 use aplomb_core::message::{Delta, StreamEvent, TokenUsage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::response::Content;
 use super::{add_usage, finish_reason};
-use crate::sse;
-use crate::wire::{self, Protocol};
+use crate::wire::{self, Protocol, Quirks};
 
 /// Decodes one streamed answer.
 pub type Decoder = wire::Decoder<Messages>;
@@ -16,25 +15,21 @@ pub type Decoder = wire::Decoder<Messages>;
 /// The protocol's events. The terminal one is `message_stop`.
 #[derive(Debug, Default)]
 pub struct Messages {
+    /// The vendor may end the stream without `message_stop`: the stop reason is the terminal event.
+    stop_is_optional: bool,
     usage: TokenUsage,
+    /// A stop reason came.
+    ended: bool,
+    /// `message_stop` came.
     stopped: bool,
 }
 
 impl Protocol for Messages {
-    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
-        let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes()));
-        if event.kind == "error" {
-            return Err(fail(Anomaly::Error));
-        }
-        if event.data.trim().is_empty() {
-            return Ok(());
-        }
-        let Ok(event) = serde_json::from_str::<WireEvent>(&event.data) else {
-            // What follows the end of a whole answer can only take it back by saying so.
-            return if self.stopped { Ok(()) } else { Err(fail(Anomaly::MalformedEvent)) };
-        };
+    type Event = WireEvent;
+
+    fn take(&mut self, event: WireEvent, progress: &mut Vec<StreamEvent>) -> Result<(), Anomaly> {
         match event {
-            WireEvent::Error {} => return Err(fail(Anomaly::Error)),
+            WireEvent::Error {} => return Err(Anomaly::Error),
             WireEvent::MessageStart { message } => self.take_usage(message.usage.as_ref(), progress),
             WireEvent::ContentBlockStart { index, content_block } => {
                 progress.extend(begin(index, content_block));
@@ -42,7 +37,9 @@ impl Protocol for Messages {
             WireEvent::ContentBlockDelta { index, delta } => progress.extend(go_on(index, delta)),
             WireEvent::MessageDelta { delta, usage } => {
                 self.take_usage(usage.as_ref(), progress);
-                progress.extend(finish_reason(delta.stop_reason.as_deref()).map(StreamEvent::Finish));
+                let finish = finish_reason(delta.stop_reason.as_deref());
+                self.ended |= finish.is_some();
+                progress.extend(finish.map(StreamEvent::Finish));
             }
             WireEvent::MessageStop {} => self.stopped = true,
             // Pings, the ends of blocks, and what a later version of the protocol may add.
@@ -52,7 +49,7 @@ impl Protocol for Messages {
     }
 
     fn is_terminal(&self) -> bool {
-        self.stopped
+        self.stopped || (self.stop_is_optional && self.ended)
     }
 
     fn is_done(&self) -> bool {
@@ -60,11 +57,16 @@ impl Protocol for Messages {
     }
 
     fn wrong_end(&self) -> Option<Anomaly> {
-        (!self.stopped).then_some(Anomaly::NoTerminalEvent)
+        (!self.is_terminal()).then_some(Anomaly::NoTerminalEvent)
     }
 }
 
 impl Messages {
+    /// What a vendor with these quirks sends.
+    pub fn of(quirks: Quirks) -> Messages {
+        Messages { stop_is_optional: quirks.message_stop_is_optional, ..Messages::default() }
+    }
+
     fn take_usage(&mut self, usage: Option<&Value>, progress: &mut Vec<StreamEvent>) {
         if let Some(usage) = usage {
             add_usage(&mut self.usage, usage);
@@ -116,9 +118,10 @@ fn seen(event: StreamEvent) -> Option<StreamEvent> {
     }
 }
 
+/// One event.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum WireEvent {
+pub enum WireEvent {
     MessageStart {
         message: Start,
     },
@@ -141,18 +144,18 @@ enum WireEvent {
 }
 
 #[derive(Deserialize)]
-struct Start {
+pub struct Start {
     usage: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Stop {
+pub struct Stop {
     stop_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum BlockDelta {
+pub enum BlockDelta {
     TextDelta {
         text: String,
     },

@@ -24,7 +24,8 @@ pub fn request_body(
         messages: messages.iter().flat_map(|message| wire_messages(message)).collect(),
         tools: tools.iter().map(WireTool::of).collect(),
         temperature: parameters.temperature,
-        max_tokens: parameters.max_tokens,
+        max_tokens: parameters.max_tokens.filter(|_| !parameters.quirks.max_completion_tokens),
+        max_completion_tokens: parameters.max_tokens.filter(|_| parameters.quirks.max_completion_tokens),
         stream: parameters.stream,
         stream_options: parameters.stream.then_some(StreamOptions { include_usage: true }),
     })
@@ -40,6 +41,8 @@ struct Body<'a> {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::failure::Anomaly;
 use aplomb_core::message::{Delta, StreamEvent};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::finish_reason;
 use super::response::{Arguments, Content, token_usage};
-use crate::sse;
 use crate::wire::{self, Protocol};
 
 /// Decodes one streamed answer.
@@ -37,31 +36,23 @@ struct Slot {
 }
 
 impl Protocol for Chat {
-    fn take(&mut self, event: &sse::Event, progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>> {
-        let fail = |anomaly| Box::new(Failure::anomaly(Phase::MidStream, anomaly, event.data.as_bytes()));
-        if event.kind == "error" {
-            return Err(fail(Anomaly::Error));
-        }
-        let data = event.data.trim();
-        if data == "[DONE]" {
-            self.done = true;
-            return Ok(());
-        }
-        if data.is_empty() {
-            return Ok(());
-        }
-        let Ok(chunk) = serde_json::from_str::<Chunk>(data) else {
-            // What follows the end of a whole answer can only take it back by saying so.
-            return if self.is_terminal() { Ok(()) } else { Err(fail(Anomaly::MalformedEvent)) };
-        };
+    type Event = Chunk;
+
+    const END_MARK: Option<&'static str> = Some("[DONE]");
+
+    fn take(&mut self, chunk: Chunk, progress: &mut Vec<StreamEvent>) -> Result<(), Anomaly> {
         if chunk.error.as_ref().is_some_and(|error| !error.is_null()) {
-            return Err(fail(Anomaly::Error));
+            return Err(Anomaly::Error);
         }
         for choice in chunk.choices.unwrap_or_default() {
             self.take_choice(choice, progress);
         }
         progress.extend(chunk.usage.as_ref().and_then(token_usage).map(StreamEvent::Usage));
         Ok(())
+    }
+
+    fn take_end_mark(&mut self) {
+        self.done = true;
     }
 
     fn is_terminal(&self) -> bool {
@@ -129,8 +120,9 @@ impl Chat {
     }
 }
 
+/// One event.
 #[derive(Deserialize)]
-struct Chunk {
+pub struct Chunk {
     choices: Option<Vec<Choice>>,
     usage: Option<Value>,
     error: Option<Value>,
