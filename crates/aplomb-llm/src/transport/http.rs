@@ -19,6 +19,9 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{Request, Response, Transport, fault};
 use crate::wire::Wire;
 
+/// The header that says whose request it is: the run's id.
+const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-client-request-id");
+
 /// Sends to one endpoint with one key.
 pub struct HttpTransport {
     connections: Connections,
@@ -121,6 +124,11 @@ impl Transport for HttpTransport {
         let accept = if request.stream { "text/event-stream" } else { "application/json" };
         let mut headers = self.headers.clone();
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+        // A name for the request that both sides' logs have. Source: <https://developers.openai.com/api/reference/overview>,
+        // "Debugging requests", for OpenAI; gateways log it, and others ignore it.
+        if let Ok(run_id) = HeaderValue::from_str(&request.run_id) {
+            headers.entry(CLIENT_REQUEST_ID).or_insert(run_id);
+        }
         let sent =
             self.connections.client().post(self.url.clone()).headers(headers).body(request.body).send();
         Box::pin(async move {

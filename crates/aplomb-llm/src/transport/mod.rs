@@ -22,7 +22,7 @@ pub struct Request {
     pub body: Bytes,
     /// Whether the answer is wanted as a stream of events.
     pub stream: bool,
-    /// Whose request it is. Not sent; it lets a mock keep the runs apart.
+    /// Whose request it is.
     pub run_id: String,
 }
 

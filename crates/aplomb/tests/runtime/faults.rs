@@ -133,6 +133,12 @@ async fn status_and_request_id_reach_the_caller() {
             assert_eq!(outcome.context(name), value);
         }
         assert_eq!(outcome.context("step_number"), 1);
+        // The provider's log has the run's name too, at every attempt.
+        let named = outcome
+            .log
+            .iter()
+            .filter(|request| request.headers["x-client-request-id"] == outcome.result().run_id);
+        assert_eq!(named.count(), 6);
     }
 }
 
