@@ -8,6 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
+#[cfg(feature = "server")]
+use super::Reach;
 use super::fault::{self, Body, Whole};
 use super::plan::Plan;
 use super::said::Said;
@@ -67,6 +69,12 @@ impl Engine {
         script.validate()?;
         let captures = Captures::compile(&script.captures)?;
         Ok(Self { script, captures, progress: Mutex::default() })
+    }
+
+    /// How the server of this script is reached.
+    #[cfg(feature = "server")]
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.script.server
     }
 
     /// What happens after this request.

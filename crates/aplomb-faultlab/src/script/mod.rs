@@ -18,6 +18,7 @@ mod fault;
 mod faults;
 mod openai_chat;
 mod plan;
+mod reach;
 mod said;
 mod split;
 mod template;
@@ -32,6 +33,7 @@ use serde_json::Value;
 pub use engine::{Engine, Request};
 pub use faults::{CutBy, Fault};
 pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
+pub use reach::{Connect, Http, Reach, Tls};
 pub use validate::ScriptError;
 
 /// A scenario: the answers in the order in which they are given.
@@ -52,6 +54,9 @@ pub struct Script {
     /// What a request gets after the last step.
     #[serde(default)]
     pub at_end: AtEnd,
+    /// How the server is reached: TLS, HTTP's versions, and connections that fail before a request.
+    #[serde(default, skip_serializing_if = "Reach::is_default")]
+    pub server: Reach,
 }
 
 /// What a request gets when every step that is for it has been served (every step at all, where none has a
@@ -226,10 +231,10 @@ pub struct Usage {
 }
 
 impl Script {
-    /// A script of these steps, without captures, that stops at its end.
+    /// A script of these steps, without captures, that stops at its end and is reached by clear text.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
-        Self { captures: BTreeMap::new(), steps, at_end: AtEnd::default() }
+        Self { captures: BTreeMap::new(), steps, at_end: AtEnd::default(), server: Reach::default() }
     }
 
     /// Reads a script and checks it as [`Script::validate`] does.

@@ -19,7 +19,7 @@ pub struct ScriptError {
 }
 
 impl ScriptError {
-    pub(super) fn new(place: impl Into<String>, expected: impl Into<String>) -> Self {
+    pub(crate) fn new(place: impl Into<String>, expected: impl Into<String>) -> Self {
         Self { place: place.into(), expected: expected.into() }
     }
 

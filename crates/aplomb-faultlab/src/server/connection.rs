@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use super::stream::Stream;
 
 /// A head larger than this is refused with 431.
 const MAX_HEAD: usize = 64 * 1024;
@@ -18,6 +19,8 @@ const MAX_HEADERS: usize = 128;
 const MAX_BODY: u64 = 32 * 1024 * 1024;
 /// How long a client may take to notice that the connection was closed, before its end is closed for it.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// What a client of HTTP/2 says first (RFC 9113, section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Lets what was sent arrive before a reset throws away what was not.
 const RESET_GRACE: Duration = Duration::from_millis(20);
 
@@ -126,16 +129,30 @@ pub(super) fn head(status: u16, headers: &[(String, String)], length: Length) ->
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    socket: TcpStream,
+    stream: Stream,
     /// What was read and not yet used.
     buffer: BytesMut,
 }
 
 impl Connection {
-    pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
-        // Without it the kernel would gather small chunks, and an event would arrive with the next one.
-        socket.set_nodelay(true)?;
-        Ok(Self { socket, buffer: BytesMut::new() })
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+
+    /// Whether the client begins with HTTP/2's preface, which stays to be read.
+    pub(super) async fn begins_http2(&mut self) -> Result<bool, NoRequest> {
+        loop {
+            let begun = self.buffer.iter().zip(HTTP2_PREFACE).all(|(sent, expected)| sent == expected);
+            if !begun || self.buffer.len() >= HTTP2_PREFACE.len() {
+                return Ok(begun);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Waits for the client's first bytes, or more of them; they stay to be read.
+    pub(super) async fn wait_for_bytes(&mut self) -> Result<(), NoRequest> {
+        self.fill().await
     }
 
     /// Reads the next request's head.
@@ -168,7 +185,7 @@ impl Connection {
         let length = head.body_length()?;
         if length != Some(0) && head.has_word("expect", "100-continue") {
             // RFC 9110, section 10.1.1: the client waits for this before it sends the body.
-            self.socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
         match length {
             Some(length) => self.take(length).await,
@@ -234,7 +251,7 @@ impl Connection {
     }
 
     async fn fill(&mut self) -> Result<(), NoRequest> {
-        match self.socket.read_buf(&mut self.buffer).await? {
+        match self.stream.read_buf(&mut self.buffer).await? {
             0 => Err(NoRequest::Gone),
             _ => Ok(()),
         }
@@ -252,7 +269,8 @@ impl Connection {
 
     /// Writes bytes as they are; each call is a write of its own.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.socket.write_all(bytes).await
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
     }
 
     /// Writes one chunk. Nothing at all for no bytes: a chunk of size 0 would end the body.
@@ -271,10 +289,20 @@ impl Connection {
 
     /// A whole answer with a JSON body.
     pub(super) async fn write_json(&mut self, status: u16, json: &[u8]) -> io::Result<()> {
-        let headers = [("content-type".to_owned(), "application/json".to_owned())];
-        let length = u64::try_from(json.len()).unwrap_or(u64::MAX);
+        self.write_whole(status, "application/json", json).await
+    }
+
+    /// A whole answer of this type.
+    pub(super) async fn write_whole(
+        &mut self,
+        status: u16,
+        content_type: &str,
+        body: &[u8],
+    ) -> io::Result<()> {
+        let headers = [("content-type".to_owned(), content_type.to_owned())];
+        let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
         self.write_head(status, &headers, Length::Bytes(length)).await?;
-        self.write(json).await
+        self.write(body).await
     }
 
     /// A whole answer that says what is wrong with the request.
@@ -283,10 +311,10 @@ impl Connection {
         self.write_json(status, error.to_string().as_bytes()).await
     }
 
-    /// Closes in order. What the client still sends is read, as the kernel would answer it with a reset
+    /// Closes in order, TLS before TCP. What the client still sends is read, as the kernel would answer it with a reset
     /// otherwise, and that could overtake the last bytes of an answer (section 9.6).
     pub(super) async fn close(mut self) {
-        if self.socket.shutdown().await.is_ok() {
+        if self.stream.shutdown().await.is_ok() {
             // However this ends, the connection ends with it.
             let _ = tokio::time::timeout(CLOSE_LIMIT, self.wait_for_client_to_leave()).await;
         }
@@ -296,7 +324,7 @@ impl Connection {
     pub(super) async fn reset(self) {
         tokio::time::sleep(RESET_GRACE).await;
         // If the option cannot be set the socket is gone already, and the client with it.
-        let _ = self.socket.set_zero_linger();
+        let _ = self.stream.socket().set_zero_linger();
     }
 
     /// Says nothing and reads until the client closes its side or is gone.

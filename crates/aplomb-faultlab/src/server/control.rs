@@ -12,6 +12,7 @@ use crate::script::{Engine, Script};
 enum Outcome {
     Done,
     Json(Vec<u8>),
+    Pem(String),
     Refused(u16, String),
 }
 
@@ -43,10 +44,12 @@ async fn exchange(connection: &mut Connection, state: &State) -> Result<bool, No
             state.clear_log();
             Outcome::Done
         }
+        ("GET", "/ca.pem") => Outcome::Pem(state.ca_pem()),
         ("POST", "/script") => replace(state, &body),
         (method, target) => {
-            let message =
-                format!("There is no {method} {target}; try GET or DELETE /requests, or POST /script.");
+            let message = format!(
+                "There is no {method} {target}; try GET or DELETE /requests, GET /ca.pem, or POST /script."
+            );
             Outcome::Refused(404, message)
         }
     };
@@ -65,11 +68,8 @@ fn replace(state: &State, body: &[u8]) -> Outcome {
     let Ok(json) = str::from_utf8(body) else {
         return Outcome::Refused(400, "The script is not UTF-8.".to_owned());
     };
-    match Script::from_json(json).and_then(Engine::new) {
-        Ok(engine) => {
-            state.set_engine(engine);
-            Outcome::Done
-        }
+    match Script::from_json(json).and_then(Engine::new).and_then(|engine| state.set_engine(engine)) {
+        Ok(()) => Outcome::Done,
         Err(error) => Outcome::Refused(400, error.to_string()),
     }
 }
@@ -78,6 +78,9 @@ async fn answer(connection: &mut Connection, outcome: Outcome) -> io::Result<()>
     match outcome {
         Outcome::Done => connection.write_head(204, &[], Length::None).await,
         Outcome::Json(json) => connection.write_json(200, &json).await,
+        Outcome::Pem(pem) => {
+            connection.write_whole(200, "application/pem-certificate-chain", pem.as_bytes()).await
+        }
         Outcome::Refused(status, message) => connection.write_error(status, &message).await,
     }
 }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `GET /requests` | the [`LoggedRequest`]s as a JSON array |
 //! | `DELETE /requests` | 204; the log is empty, the script goes on where it was |
+//! | `GET /ca.pem` | the certificate of [`FaultServer::ca_pem`] |
 //! | `POST /script` | 204; the body is the script now, from its first step, and the log is empty |
 //!
 //! Errors are JSON: `{ "error": { "message": … } }` with status 400 or 404.
@@ -33,20 +34,24 @@
 
 mod connection;
 mod control;
+mod greet;
 mod play;
 mod state;
+mod stream;
+mod tls;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::script::{Engine, Script, ScriptError};
 use connection::Connection;
 use state::State;
+use stream::Stream;
 
 pub use state::LoggedRequest;
 
@@ -96,21 +101,39 @@ impl FaultServer {
     ) -> io::Result<Self> {
         let engine =
             Engine::new(script).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let state = Arc::new(State::new(engine));
+        let state = Arc::new(State::new(engine)?);
         let provider = TcpListener::bind(addr.into()).await?;
         let control = TcpListener::bind(control_addr.into()).await?;
         let (addr, control_addr) = (provider.local_addr()?, control.local_addr()?);
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(provider, Arc::clone(&state), play::converse));
-        tasks.spawn(accept(control, Arc::clone(&state), control::converse));
+        tasks.spawn(accept(provider, Arc::clone(&state), greet::converse));
+        tasks.spawn(accept(control, Arc::clone(&state), |socket, state| {
+            control::converse(Connection::new(Stream::Clear(socket)), state)
+        }));
         Ok(Self { addr, control_addr, state, _tasks: tasks })
     }
 
-    /// What a client takes for the provider's base URL: `http://127.0.0.1:PORT/v1`, under which are
-    /// `/chat/completions` and `/messages`. (Anthropic's own SDKs want it without the `/v1`.)
+    /// What a client takes for the provider's base URL: `http://127.0.0.1:PORT/v1` (`https` where the script
+    /// says TLS), under which are `/chat/completions` and `/messages`. (Anthropic's own SDKs want it without
+    /// the `/v1`.)
     #[must_use]
     pub fn base_url(&self) -> String {
-        format!("http://{}/v1", self.addr)
+        let scheme = if self.state.is_tls() { "https" } else { "http" };
+        format!("{scheme}://{}/v1", self.addr)
+    }
+
+    /// The certificate, as PEM, of the authority that signs the server's certificates: what a client has to
+    /// trust, and for a file that it reads. It is another one at every start, and the same for every script
+    /// that the server plays.
+    #[must_use]
+    pub fn ca_pem(&self) -> String {
+        self.state.ca_pem()
+    }
+
+    /// How many connections were accepted since the start, those included that never carried a request.
+    #[must_use]
+    pub fn connection_count(&self) -> u64 {
+        self.state.connection_count()
     }
 
     /// Where requests are answered.
@@ -141,14 +164,14 @@ impl FaultServer {
     }
 
     /// Plays this script from its first step, with an empty log. Answers under way are played to their end,
-    /// and requests whose head has arrived still belong to the old script.
+    /// and requests whose head has arrived still belong to the old script. Connections that are there stay as
+    /// they are; new ones are reached as the new script says, [`FaultServer::base_url`] included.
     ///
     /// # Errors
     ///
     /// If the script is not valid; the old one goes on then.
     pub fn set_script(&self, script: Script) -> Result<(), ScriptError> {
-        self.state.set_engine(Engine::new(script)?);
-        Ok(())
+        self.state.set_engine(Engine::new(script)?)
     }
 }
 
@@ -156,20 +179,26 @@ impl FaultServer {
 async fn accept<Conversation>(
     listener: TcpListener,
     state: Arc<State>,
-    converse: impl Fn(Connection, Arc<State>) -> Conversation,
+    converse: impl Fn(TcpStream, Arc<State>) -> Conversation,
 ) where
     Conversation: Future<Output = ()> + Send + 'static,
 {
     let mut conversations = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted.and_then(|(socket, _)| Connection::new(socket)) {
-                Ok(connection) => {
-                    conversations.spawn(converse(connection, Arc::clone(&state)));
+            accepted = listener.accept() => match accepted.and_then(|(socket, _)| at_once(socket)) {
+                Ok(socket) => {
+                    conversations.spawn(converse(socket, Arc::clone(&state)));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },
             Some(_ended) = conversations.join_next() => {}
         }
     }
+}
+
+/// Without it the kernel would gather small chunks, and an event would arrive with the next one.
+fn at_once(socket: TcpStream) -> io::Result<TcpStream> {
+    socket.set_nodelay(true)?;
+    Ok(socket)
 }

@@ -1,11 +1,11 @@
-//! Converses with one client: reads its requests, has them logged and planned, and plays the plans.
+//! Converses with one client over HTTP/1.1: reads its requests, has them logged and planned, and plays the plans.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::{Connection, Length, NoRequest, head};
-use super::state::State;
+use super::state::{Origin, State};
 use crate::script::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
 
 /// What becomes of the connection after an answer.
@@ -17,9 +17,10 @@ enum After {
 }
 
 /// Serves the connection until one side has had enough of it.
-pub(super) async fn converse(mut connection: Connection, state: Arc<State>) {
+pub(super) async fn converse(mut connection: Connection, number: u64, state: Arc<State>) {
+    let origin = Origin { connection: number, http: "1.1" };
     let after = loop {
-        match exchange(&mut connection, &state).await {
+        match exchange(&mut connection, origin, &state).await {
             Ok(After::NextRequest) => {}
             Ok(after) => break after,
             Err(NoRequest::Gone) => return,
@@ -39,9 +40,9 @@ pub(super) async fn converse(mut connection: Connection, state: Arc<State>) {
 }
 
 /// One request and its answer.
-async fn exchange(connection: &mut Connection, state: &State) -> Result<After, NoRequest> {
+async fn exchange(connection: &mut Connection, origin: Origin, state: &State) -> Result<After, NoRequest> {
     let head = connection.read_head().await?;
-    let ticket = state.begin(&head);
+    let ticket = state.begin(&head, origin);
     let body = connection.read_body(&head).await?;
     let Plan { delay, answer, .. } = state.plan(&ticket, &head.target, body);
     pause(delay.saturating_sub(lead(&answer))).await;

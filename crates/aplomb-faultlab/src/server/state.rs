@@ -2,15 +2,19 @@
 //! belongs to one side of it. Knows no sockets.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
+use tokio_rustls::rustls::ServerConfig;
 
 use super::connection::Head;
-use crate::script::{Engine, Plan, Request};
+use super::tls::Authority;
+use crate::script::{Connect, Engine, Http, Plan, Request, ScriptError};
 
 /// The server has one cursor: its requests come from who knows where.
 const KEY: &str = "server";
@@ -25,11 +29,17 @@ pub struct LoggedRequest {
     pub at_ms: u64,
     /// The step that answers it, from 0; `None` if it was refused, or while its body is on its way.
     pub step: Option<usize>,
+    /// The connection that it came by, counted from 0 as the server accepted them; requests with the same
+    /// number shared one.
+    pub connection: u64,
+    /// The version of HTTP that it was sent in: `1.1` or `2`.
+    pub http: &'static str,
     /// The method.
     pub method: String,
     /// The path with its query.
     pub path: String,
-    /// The headers, names in lower case. Repeated ones are joined with `, `.
+    /// The headers, names in lower case. Repeated ones are joined with `, `. HTTP/2's `:authority` is `host`
+    /// here.
     pub headers: BTreeMap<String, String>,
     /// The body as JSON, or as a string if it is none; `null` while it is on its way.
     pub body: Value,
@@ -39,15 +49,38 @@ pub struct LoggedRequest {
 #[derive(Debug)]
 pub(super) struct State {
     started: Instant,
+    authority: Authority,
+    /// Connections accepted in all.
+    connections: AtomicU64,
     session: Mutex<Session>,
 }
 
 #[derive(Debug)]
 struct Session {
     engine: Arc<Engine>,
+    /// For TLS, if the script wants it.
+    tls: Option<Arc<ServerConfig>>,
+    /// Connections accepted under this script.
+    accepted: usize,
     log: Vec<LoggedRequest>,
     /// Counts the logs that were thrown away, so that a request knows whether its entry was.
     logs_before: u64,
+}
+
+/// What a request's connection says about it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) connection: u64,
+    pub(super) http: &'static str,
+}
+
+/// A connection that was counted, and what becomes of it.
+pub(super) struct Arrival {
+    pub(super) number: u64,
+    pub(super) connect: Connect,
+    pub(super) http: Http,
+    /// For TLS; `None` for clear text.
+    pub(super) tls: Option<Arc<ServerConfig>>,
 }
 
 /// A request that was logged and now has its script, whatever becomes of either.
@@ -59,13 +92,44 @@ pub(super) struct Ticket {
 }
 
 impl State {
-    pub(super) fn new(engine: Engine) -> Self {
-        let session = Session { engine: Arc::new(engine), log: Vec::new(), logs_before: 0 };
-        Self { started: Instant::now(), session: Mutex::new(session) }
+    /// Fails where no key can be made.
+    pub(super) fn new(engine: Engine) -> io::Result<Self> {
+        let authority = Authority::new()?;
+        let tls = authority.tls(engine.reach())?;
+        let engine = Arc::new(engine);
+        let session = Session { engine, tls, accepted: 0, log: Vec::new(), logs_before: 0 };
+        Ok(Self {
+            started: Instant::now(),
+            authority,
+            connections: AtomicU64::new(0),
+            session: Mutex::new(session),
+        })
+    }
+
+    /// Counts a connection that was accepted.
+    pub(super) fn arrive(&self) -> Arrival {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let mut session = self.session();
+        let reach = session.engine.reach();
+        let (connect, http) = (reach.connect(session.accepted), reach.http);
+        session.accepted += 1;
+        Arrival { number, connect, http, tls: session.tls.clone() }
+    }
+
+    pub(super) fn connection_count(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.session().tls.is_some()
+    }
+
+    pub(super) fn ca_pem(&self) -> String {
+        self.authority.pem()
     }
 
     /// Logs a request whose head has arrived.
-    pub(super) fn begin(&self, head: &Head) -> Ticket {
+    pub(super) fn begin(&self, head: &Head, origin: Origin) -> Ticket {
         let at_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut session = self.session();
         let index = session.log.len();
@@ -73,6 +137,8 @@ impl State {
             index,
             at_ms,
             step: None,
+            connection: origin.connection,
+            http: origin.http,
             method: head.method.clone(),
             path: head.target.clone(),
             headers: joined(&head.headers),
@@ -108,10 +174,17 @@ impl State {
         self.session().clear_log();
     }
 
-    pub(super) fn set_engine(&self, engine: Engine) {
+    /// Fails where no key can be made for it, and changes nothing then.
+    pub(super) fn set_engine(&self, engine: Engine) -> Result<(), ScriptError> {
+        let tls = self.authority.tls(engine.reach()).map_err(|error| {
+            ScriptError::new("server.tls", format!("no certificate can be made: {error}"))
+        })?;
         let mut session = self.session();
         session.clear_log();
+        session.tls = tls;
+        session.accepted = 0;
         session.engine = Arc::new(engine);
+        Ok(())
     }
 
     /// Nothing is left half done where a holder of this lock could panic, so a poisoned one is as good as

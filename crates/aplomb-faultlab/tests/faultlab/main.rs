@@ -15,3 +15,4 @@ mod golden_bytes;
 mod lab;
 mod raw;
 mod server;
+mod tls;

@@ -28,8 +28,13 @@ impl Client {
         Self(stream)
     }
 
-    pub(crate) fn send(&mut self, bytes: &str) {
-        self.0.write_all(bytes.as_bytes()).unwrap();
+    pub(crate) fn send(&mut self, text: &str) {
+        self.send_bytes(text.as_bytes());
+    }
+
+    /// The same for what is not UTF-8.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
     }
 
     /// POSTs a body to the chat endpoint.

@@ -167,6 +167,21 @@ async fn the_log_has_what_the_client_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_log_says_which_requests_shared_a_connection() {
+    let server = FaultServer::start(one_two_three()).await.unwrap();
+    let mut clients = [Client::connect(server.addr()), Client::connect(server.addr())];
+    for (client, text) in [(1, "1"), (0, "2"), (1, "3")] {
+        clients[client].post(ASK);
+        clients[client].expect(&answer(text));
+    }
+    let log = server.requests();
+    // Connections are accepted in the order in which they were made.
+    assert_eq!([log[0].connection, log[1].connection, log[2].connection], [1, 0, 1]);
+    assert!(log.iter().all(|request| request.http == "1.1"));
+    assert_eq!(server.connection_count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_new_script_begins_at_its_first_step_with_an_empty_log() {
     let server = FaultServer::start(one_two_three()).await.unwrap();
     let mut client = Client::connect(server.addr());
