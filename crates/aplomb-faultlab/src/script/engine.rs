@@ -11,11 +11,12 @@ use serde_json::Value;
 #[cfg(feature = "server")]
 use super::Reach;
 use super::fault::{self, Body, Whole};
+use super::http2;
 use super::plan::Plan;
 use super::said::Said;
 use super::template::Captures;
 use super::wire::{Chat, Rejection, Wire, request_id};
-use super::{AtEnd, HttpReply, Reply, Script, ScriptError, Step, When};
+use super::{AtEnd, Http2Fault, HttpReply, Reply, Script, ScriptError, Step, When};
 
 /// A request, as far as a script cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,17 +101,21 @@ impl Engine {
             Ok(next) => next,
             Err(rejection) => return refuse(wire, number, &rejection),
         };
-        let whole = match &step.reply {
+        let (fault, http2) = http2::apart(step.fault.as_ref());
+        let mut whole = match &step.reply {
             Reply::Http(http) => bare(http),
             Reply::Message(message) => {
                 let values = self.captures.values(chat.last_user.as_deref(), chat.tool_result.as_deref());
-                let said = Said::new(message, step.fault.as_ref(), wire, &chat, &values);
+                let said = Said::new(message, fault.as_deref(), wire, &chat, &values);
                 wire.render(&said, &chat, number)
             }
         };
-        let answer = fault::answer(number_headers(whole, wire, number), step.fault.as_ref());
-        let delay = Duration::from_millis(step.delay_ms).saturating_add(fault::delay(step.fault.as_ref()));
-        Plan { step: Some(index), delay, answer }
+        if let Some((name, value)) = http2.and_then(Http2Fault::header) {
+            set_default(&mut whole.headers, name, value.to_owned());
+        }
+        let answer = fault::answer(number_headers(whole, wire, number), fault.as_deref());
+        let delay = Duration::from_millis(step.delay_ms).saturating_add(fault::delay(fault.as_deref()));
+        Plan { step: Some(index), delay, answer, http2: http2.cloned() }
     }
 
     fn count_request(&self) -> u64 {
@@ -189,7 +194,7 @@ fn bare(http: &HttpReply) -> Whole {
 
 fn refuse(wire: Wire, number: u64, rejection: &Rejection) -> Plan {
     let whole = number_headers(wire.refuse(rejection, number), wire, number);
-    Plan { step: None, delay: Duration::ZERO, answer: fault::answer(whole, None) }
+    Plan { step: None, delay: Duration::ZERO, answer: fault::answer(whole, None), http2: None }
 }
 
 /// Gives the answer the number by which a log can be matched with it.

@@ -155,7 +155,8 @@ impl Stream {
                 | Fault::Silence
                 | Fault::SplitHeaders
                 | Fault::SlowHeaders { .. }
-                | Fault::CutArguments { .. },
+                | Fault::CutArguments { .. }
+                | Fault::Http2(_),
             ) => chunked(self.all(), End::Clean),
         }
     }
@@ -206,7 +207,8 @@ fn plain(body: Bytes, unfinished: Bytes, fault: Option<&Fault>) -> Sent {
             | Fault::LoneCr
             | Fault::SplitHeaders
             | Fault::SlowHeaders { .. }
-            | Fault::CutArguments { .. },
+            | Fault::CutArguments { .. }
+            | Fault::Http2(_),
         ) => all(body),
     }
 }

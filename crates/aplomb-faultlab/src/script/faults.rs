@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Http2Fault;
 #[cfg(doc)]
 use super::Reply;
 
@@ -155,6 +156,8 @@ pub enum Fault {
         #[serde(default = "length")]
         finish_reason: String,
     },
+    /// What goes wrong is HTTP/2's own. Everything else plays what comes nearest, as [`Http2Fault`] says.
+    Http2(Http2Fault),
 }
 
 fn length() -> String {

@@ -16,6 +16,7 @@ mod damage;
 mod engine;
 mod fault;
 mod faults;
+mod http2;
 mod openai_chat;
 mod plan;
 mod reach;
@@ -32,6 +33,7 @@ use serde_json::Value;
 
 pub use engine::{Engine, Request};
 pub use faults::{CutBy, Fault};
+pub use http2::{Http2Code, Http2Fault};
 pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
 pub use reach::{Connect, Http, Reach, Tls};
 pub use validate::ScriptError;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::Http2Fault;
+
 /// The whole of what happens after a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -17,6 +19,9 @@ pub struct Plan {
     pub delay: Duration,
     /// What happens then.
     pub answer: Answer,
+    /// What an HTTP/2 connection does beside or in place of that: [`Plan::answer`] is what comes nearest to it
+    /// elsewhere.
+    pub http2: Option<Http2Fault>,
 }
 
 /// How a request is answered, or not.

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::template::{self, BUILT_IN, Captures};
-use super::{Fault, HttpReply, Message, Reply, Script, Step, When};
+use super::{Fault, Http2Fault, HttpReply, Message, Reply, Script, Step, When};
 
 /// A mistake in a script: where it is and what was expected there.
 ///
@@ -231,6 +231,11 @@ impl Checker<'_> {
             Fault::WrongChunkSize { .. } if is_empty(http.body.as_ref()) => ("wrong_chunk_size", "a body"),
             Fault::ShortBody if has_no_body(http.status) => ("short_body", "a status that can have a body"),
             Fault::Drip { .. } if is_empty(http.body.as_ref()) => ("drip", "a body to drip"),
+            Fault::Http2(Http2Fault::ResetStream { after_events: Some(_), .. })
+                if is_empty(http.body.as_ref()) =>
+            {
+                ("http2.reset_stream", "a body to cut")
+            }
             _ => return Ok(()),
         };
         Err(self.error(&format!("fault.{name}"), format!("expected a reply with {needs}")))

@@ -16,7 +16,7 @@ const MAX_HEAD: usize = 64 * 1024;
 /// As are more headers than this.
 const MAX_HEADERS: usize = 128;
 /// A body larger than this is refused with 413.
-const MAX_BODY: u64 = 32 * 1024 * 1024;
+pub(super) const MAX_BODY: u64 = 32 * 1024 * 1024;
 /// How long a client may take to notice that the connection was closed, before its end is closed for it.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// What a client of HTTP/2 says first (RFC 9113, section 3.4).
@@ -137,6 +137,11 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
         Self { stream, buffer: BytesMut::new() }
+    }
+
+    /// What is under it, and what was read of that and not used.
+    pub(super) fn into_parts(self) -> (Stream, BytesMut) {
+        (self.stream, self.buffer)
     }
 
     /// Whether the client begins with HTTP/2's preface, which stays to be read.

@@ -7,9 +7,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::{Connection, NoRequest};
-use super::play;
 use super::state::{Arrival, State};
 use super::stream::Stream;
+use super::{http2, play};
 use crate::script::Connect;
 
 /// Counts the connection at once, so that connections have their numbers in the order in which they were
@@ -60,6 +60,7 @@ async fn welcome(socket: TcpStream, arrival: Arrival, state: Arc<State>) {
     };
     match speaks_2 {
         Err(NoRequest::Gone | NoRequest::Refused { .. }) => {}
+        Ok(true) if http.has_2() => http2::converse(connection, number, state).await,
         Ok(false) if http.has_1() => play::converse(connection, number, state).await,
         Ok(false) => connection.close().await,
         Ok(true) => {

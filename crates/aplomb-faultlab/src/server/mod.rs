@@ -34,7 +34,9 @@
 
 mod connection;
 mod control;
+mod frames;
 mod greet;
+mod http2;
 mod play;
 mod state;
 mod stream;

@@ -66,7 +66,8 @@ fn lead(answer: &Answer) -> Duration {
     }
 }
 
-async fn pause(time: Duration) {
+/// Waits, if there is anything to wait for.
+pub(super) async fn pause(time: Duration) {
     if !time.is_zero() {
         tokio::time::sleep(time).await;
     }

@@ -9,9 +9,12 @@
 )]
 
 mod engine;
+mod frames;
 mod golden;
 mod golden_anthropic;
 mod golden_bytes;
+mod http2;
+mod http2_faults;
 mod lab;
 mod raw;
 mod server;

@@ -72,6 +72,26 @@ impl Client {
         reads
     }
 
+    /// Reads this many bytes, or as many as come before the connection ends, and how it did.
+    pub(crate) fn read_exactly(&mut self, length: usize) -> Result<Vec<u8>, (Vec<u8>, Ending)> {
+        let mut bytes = vec![0; length];
+        let mut read = 0;
+        while read < length {
+            let ending = match self.0.read(&mut bytes[read..]) {
+                Ok(0) => Ending::Fin,
+                Ok(more) => {
+                    read += more;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => Ending::Reset,
+                Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes[..read])),
+            };
+            bytes.truncate(read);
+            return Err((bytes, ending));
+        }
+        Ok(bytes)
+    }
+
     /// Reads until `text` has come, and returns everything up to its end.
     pub(crate) fn read_through(&mut self, text: &str) -> String {
         let mut bytes = Vec::new();
