@@ -11,7 +11,9 @@
 //! - [`script`]: the scenario language and the engine that turns a request into a [`script::Plan`], which is
 //!   plain data. No sockets, no clocks, no runtime; an in-process mock can play a plan as exactly as a server
 //!   can.
-//! - [`server`] (feature `server`): the raw-TCP server that plays plans over HTTP/1.1, byte for byte.
+//! - [`server`] (feature `server`): the raw-TCP server that plays plans over HTTP/1.1, byte for byte, and over
+//!   HTTP/2; on clear text, or on TLS with certificates that are good or bad. This feature alone brings tokio,
+//!   rustls, rcgen and h2.
 //!
 //! A script is JSON. This one throttles, cuts the second answer off, calls a tool and then reports its
 //! result:

@@ -10,8 +10,8 @@ use super::Reply;
 /// What goes wrong with an answer.
 ///
 /// Every fault works the same with both protocols. An in-process mock can play all of them, but for the three
-/// that need a socket, [`Fault::WrongChunkSize`], [`Fault::SplitHeaders`] and [`Fault::SlowHeaders`]: each
-/// says what a mock has instead.
+/// that need a socket, [`Fault::WrongChunkSize`], [`Fault::SplitHeaders`] and [`Fault::SlowHeaders`], and
+/// [`Fault::Http2`]: each says what a mock has instead. HTTP/2 has for the three what a mock has.
 ///
 /// *Streamed* is what a [`Reply::Message`] is when the request asks for a stream; everything else is *plain*,
 /// a [`Reply::Http`] always.

@@ -1,8 +1,58 @@
-//! Plays scripts over HTTP/1.1, byte for byte, on a TCP socket of its own, so that a client meets real
-//! resets, real silence and real half-sent bodies.
+//! Plays scripts over HTTP/1.1, byte for byte, and over HTTP/2, on clear text or TLS, on a TCP socket of its
+//! own, so that a client meets real resets, real silence and real half-sent bodies.
 //!
 //! Knows HTTP's framing and TCP's ways to end; what is answered is the [`Plan`](crate::script::Plan)'s
 //! business, and no protocol of a model is known here.
+//!
+//! # TLS, and connections that fail
+//!
+//! A script says in `server` how its server is [reached](crate::script::Reach). TLS has an authority of its
+//! own, made at every start, that a client trusts by [`FaultServer::ca_pem`]; then
+//! [`FaultServer::base_url`] begins with `https`. This server's first connection ends in the middle of its
+//! handshake, and the second one meets a server that goes away before it has processed a request:
+//!
+//! ```
+//! use aplomb_faultlab::{script::Script, server::FaultServer};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let script = Script::from_json(r#"{
+//!     "server": { "tls": "good", "http": "2", "connections": ["cut_handshake", "good"] },
+//!     "steps": [
+//!         { "reply": { "message": { "text": "lost" } }, "fault": { "http2": "go_away_before" } },
+//!         { "reply": { "message": { "text": "Hello" } } }
+//!     ]
+//! }"#)?;
+//! let server = FaultServer::start(script).await?;
+//! assert!(server.base_url().starts_with("https://127.0.0.1:"));
+//! assert!(server.ca_pem().starts_with("-----BEGIN CERTIFICATE-----"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`LoggedRequest::connection`] tells which requests shared a connection, and
+//! [`FaultServer::connection_count`] how many connections it took.
+//!
+//! # What a plan is over HTTP/2
+//!
+//! Requests on streams of one connection are answered side by side. Statuses, headers, parts and pauses are
+//! what they are over HTTP/1.1, each part as DATA of its own; a length that is known is `content-length`, and
+//! headers that are about HTTP/1.1's connections (`connection`, `transfer-encoding` and their like) are left
+//! out. What ends a connection ends it here, too, with every stream on it, as a server or a proxy that dies
+//! would; what ends one stream alone is an [`Http2Fault`](crate::script::Http2Fault).
+//!
+//! | in the plan | over HTTP/2 |
+//! |---|---|
+//! | `Answer::Close`, `End::Fin` | what was sent arrives, then TCP's FIN; no GOAWAY, no end of the stream |
+//! | `Answer::Reset`, `End::Reset` | what was sent arrives, then TCP's RST |
+//! | `Answer::Silence`, `End::Silence`, `End::Repeat` | the stream stays open until the client resets it or leaves |
+//! | `Raw::head` | the head at once, after the whole delay |
+//! | `Raw::tail` | left out: there is nothing outside of frames |
+//! | `Plan::http2` | GOAWAY or RST_STREAM, as the fault says |
+//!
+//! Over TLS a FIN comes after a `close_notify`, and an RST comes without one.
+//!
+//! # Control
 //!
 //! A second port controls it, for tests in other processes and other languages:
 //!

@@ -46,11 +46,26 @@ pub(crate) struct FrameClient(Client);
 impl FrameClient {
     /// A connection with prior knowledge: the preface and empty settings (section 3.4).
     pub(crate) fn connect(addr: SocketAddr) -> Self {
+        Self::with_settings(addr, &[])
+    }
+
+    /// A connection on which no stream has room for a body until the client opens it: the setting
+    /// SETTINGS_INITIAL_WINDOW_SIZE (4) is 0 (section 6.5.2).
+    pub(crate) fn connect_without_room(addr: SocketAddr) -> Self {
+        Self::with_settings(addr, &[0, 4, 0, 0, 0, 0])
+    }
+
+    fn with_settings(addr: SocketAddr, settings: &[u8]) -> Self {
         let mut client = Client::connect(addr);
         client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         let mut client = Self(client);
-        client.write(SETTINGS, 0, 0, &[]);
+        client.write(SETTINGS, 0, 0, settings);
         client
+    }
+
+    /// Gives this stream room for more than any body here.
+    pub(crate) fn open(&mut self, stream: u32) {
+        self.write(WINDOW_UPDATE, 0, stream, &65_535_u32.to_be_bytes());
     }
 
     /// POSTs a body to the chat endpoint on this stream.

@@ -1,7 +1,5 @@
 //! What each fault is in HTTP/2's frames, and what comes nearest to it over HTTP/1.1. Codes are those of
 //! RFC 9113, section 7.
-use std::time::Duration;
-
 use aplomb_faultlab::server::FaultServer;
 
 use crate::frames::{Frame, FrameClient};
@@ -15,14 +13,10 @@ const REFUSED_STREAM: u32 = 0x7;
 
 /// Steps that each say "Hello you", with these faults; `null` is none.
 fn faults(faults: &[&str]) -> String {
-    let steps: Vec<String> = faults.iter().map(|fault| step(fault, 0)).collect();
-    format!(r#"{{ "steps": [ {} ] }}"#, steps.join(", "))
-}
-
-fn step(fault: &str, delay_ms: u64) -> String {
-    format!(
-        r#"{{ "reply": {{ "message": {{ "text": "Hello you" }} }}, "fault": {fault}, "delay_ms": {delay_ms} }}"#
-    )
+    let step = |fault: &&str| {
+        format!(r#"{{ "reply": {{ "message": {{ "text": "Hello you" }} }}, "fault": {fault} }}"#)
+    };
+    format!(r#"{{ "steps": [ {} ] }}"#, faults.iter().map(step).collect::<Vec<_>>().join(", "))
 }
 
 /// The events of the `number`-th answer, and `[DONE]`.
@@ -77,18 +71,6 @@ async fn bytes_of(fault: &str) -> (String, Ending) {
     exchange(server.addr(), &post(ASK))
 }
 
-/// Waits until the server has taken so many steps.
-#[track_caller]
-fn wait_for_steps(server: &FaultServer, steps: usize) {
-    for _ in 0..2_000 {
-        if server.requests().iter().filter(|request| request.step.is_some()).count() >= steps {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("the server should have taken {steps} steps by now");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_goes_away_before_a_request_names_a_stream_below_it() {
     let goaway = |last_stream| Frame::GoAway { last_stream, code: NO_ERROR };
@@ -107,33 +89,33 @@ async fn a_server_that_goes_away_before_a_request_names_a_stream_below_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_below_the_last_one_are_answered_before_the_server_is_gone() {
-    let script = format!(
-        r#"{{ "steps": [ {}, {} ] }}"#,
-        step("null", 300),
-        step(r#"{ "http2": "go_away_before" }"#, 0)
-    );
-    let server = start(&script).await;
-    let mut client = client(&server);
+    let server = start(&faults(&["null", r#"{ "http2": "go_away_before" }"#])).await;
+    let mut client = FrameClient::connect_without_room(server.addr());
     client.post(1, ASK);
-    wait_for_steps(&server, 1);
+    client.expect(&begun(1, 1, 0));
     client.post(3, ASK);
-    let goaway = Frame::GoAway { last_stream: 1, code: NO_ERROR };
-    let expected = [vec![goaway], whole(1, 1)].concat();
-    assert_eq!(client.read_to_end(), (expected, Ending::Fin));
+    client.expect(&[Frame::GoAway { last_stream: 1, code: NO_ERROR }]);
+    client.open(1);
+    assert_eq!(client.read_to_end(), (whole(1, 1).split_off(1), Ending::Fin));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_goes_away_in_order_answers_what_it_has_taken() {
-    let fault = r#"{ "http2": "go_away_graceful" }"#;
-    let script = format!(r#"{{ "steps": [ {}, {} ] }}"#, step("null", 300), step(fault, 0));
-    let server = start(&script).await;
-    let mut client = client(&server);
+async fn a_server_that_goes_away_in_order_answers_what_it_has_taken_and_takes_no_more() {
+    let server = start(&faults(&["null", r#"{ "http2": "go_away_graceful" }"#, "null"])).await;
+    let mut client = FrameClient::connect_without_room(server.addr());
     client.post(1, ASK);
-    wait_for_steps(&server, 1);
+    client.expect(&begun(1, 1, 0));
     client.post(3, ASK);
-    let goaway = Frame::GoAway { last_stream: 3, code: NO_ERROR };
-    let expected = [vec![goaway], whole(3, 2), whole(1, 1)].concat();
-    assert_eq!(client.read_to_end(), (expected, Ending::Fin));
+    client.expect(&[Frame::GoAway { last_stream: 3, code: NO_ERROR }]);
+    client.expect(&begun(3, 2, 0));
+    // As a client does that has not read the GOAWAY yet.
+    client.post(5, ASK);
+    client.expect(&[Frame::Reset { stream: 5, code: REFUSED_STREAM }]);
+    client.open(3);
+    client.expect(&whole(3, 2).split_off(1));
+    client.open(1);
+    assert_eq!(client.read_to_end(), (whole(1, 1).split_off(1), Ending::Fin));
+    assert_eq!(server.request_count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,6 +107,24 @@ async fn tls_carries_the_same_bytes_under_both_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_cut_ends_tls_in_order_and_one_that_is_reset_does_not() {
+    for (by, kind) in [("fin", None), ("reset", Some(ErrorKind::ConnectionReset))] {
+        let server = start(&format!(
+            r#"{{ "server": {{ "tls": "good" }}, "steps": [ {{ "reply": {{ "message": {{ "text": "a b" }} }},
+                  "fault": {{ "cut": {{ "after_events": 2, "by": "{by}" }} }} }} ] }}"#
+        ))
+        .await;
+        let mut client = connect(&server, "localhost", &[]).await.unwrap();
+        client.write_all(post(ASK).as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let end = client.read_to_end(&mut answer).await;
+        assert_eq!(end.err().map(|error| error.kind()), kind);
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.contains(r#"{"content":"a"}"#) && !answer.contains(r#"{"content":" b"}"#), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_tls_refuses_every_bad_certificate_for_its_own_reason() {
     let error = objection("expired").await;
     assert!(matches!(error, CertificateError::Expired | CertificateError::ExpiredContext { .. }), "{error}");
