@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How the server is reached. If not given: clear text, HTTP/1.1 or HTTP/2 as the client likes, and every
-/// connection is served.
+/// connection is served. An in-process mock has no connections and ignores all of it.
 ///
 /// ```json
 /// { "server": { "tls": "good", "http": "2", "connections": ["cut_handshake", "good"] }, "steps": […] }

@@ -121,20 +121,23 @@ impl Served<'_> {
         let (parts, body) = request.into_parts();
         let head = head_of(parts);
         let ticket = state.begin(&head, origin);
-        self.highest = self.highest.max(respond.stream_id().as_u32());
         let id = respond.stream_id().as_u32();
-        let task = self.streams.spawn(exchange(head.target, ticket, body, respond, Arc::clone(state)));
+        self.highest = self.highest.max(id);
+        self.spawn(id, exchange(head.target, ticket, body, respond, Arc::clone(state)));
+    }
+
+    fn spawn(&mut self, id: u32, stream: impl Future<Output = Ended> + Send + 'static) {
         self.known.retain(|(_, task)| !task.is_finished());
-        self.known.push((id, task));
+        self.known.push((id, self.streams.spawn(stream)));
     }
 
     /// Does what a stream's end asks of the connection; says what becomes of it, if that is its end, too.
     async fn end(&mut self, http2: &mut Http2, mut ended: Ended) -> Option<After> {
         let no_error = Http2Code::NoError.number();
+        let id = ended.respond.stream_id().as_u32();
         match ended.how {
             How::Over => {}
             How::GoAwayBefore => {
-                let id = ended.respond.stream_id().as_u32();
                 // Streams of clients have odd numbers (section 5.1.1); 0 says that there was none.
                 self.frames.go_away(id.saturating_sub(2), no_error);
                 self.known.iter().filter(|(other, _)| *other > id).for_each(|(_, task)| task.abort());
@@ -142,7 +145,7 @@ impl Served<'_> {
             }
             How::GoAwayGraceful(response) => {
                 self.frames.go_away(self.highest, no_error);
-                self.streams.spawn(answer(ended.respond, *response, None));
+                self.spawn(id, answer(ended.respond, *response, None));
             }
             How::GoAwayAbrupt(code) => {
                 self.frames.go_away(self.highest, code.number());
