@@ -29,7 +29,7 @@ const ERROR_BODY_LIMIT: usize = 1024 * 1024;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StreamMode {
-    /// Where somebody watches them come.
+    /// Where somebody watches them come, or the model reasons, which may take it minutes.
     #[default]
     Auto,
     /// Always.
@@ -54,6 +54,9 @@ pub struct ModelConfig {
     pub temperature: Option<f64>,
     /// The most tokens of an answer.
     pub max_tokens: Option<u32>,
+    /// Whether the model reasons before it answers: it is sent no temperature, and its thoughts count against the limit of
+    /// the answer.
+    pub reasons: bool,
     /// Whether answers are streamed.
     pub stream: StreamMode,
     /// What the provider is to keep in its cache. Anthropic's protocol alone asks for it; others cache unasked, and refuse
@@ -102,6 +105,7 @@ impl ModelConfig {
             endpoint,
             temperature: None,
             max_tokens: None,
+            reasons: false,
             stream: StreamMode::Auto,
             cache: Vec::new(),
             extra_body: Map::new(),
@@ -198,7 +202,8 @@ impl Model {
         let stream = match self.config.stream {
             StreamMode::Always => true,
             StreamMode::Never => false,
-            StreamMode::Auto => sink.is_some(),
+            // A model that reasons is silent for longer than the first-byte clock allows.
+            StreamMode::Auto => sink.is_some() || self.config.reasons,
         };
         let mut attempt = Attempt {
             wire: self.config.wire,
@@ -242,6 +247,7 @@ impl Model {
             stream,
             temperature: self.config.temperature,
             max_tokens: self.config.max_tokens,
+            reasons: self.config.reasons,
             cache: &self.config.cache,
             quirks: self.config.quirks,
         };

@@ -9,7 +9,7 @@ use aplomb_core::message::{
 };
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::wire::openai_chat::{Decoder, decode_body, request_body};
-use aplomb_llm::wire::{Decode, Parameters};
+use aplomb_llm::wire::{AnswerLimit, Decode, Parameters};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -77,6 +77,27 @@ fn a_conversation_is_written_as_the_reference_has_it() {
             "stream_options": {"include_usage": true},
         })
     );
+}
+
+#[test]
+fn a_model_that_reasons_is_sent_its_limit_by_the_name_that_the_vendor_knows_and_no_temperature() {
+    for (reasons, answer_limit, named) in [
+        (false, AnswerLimit::ByModel, "max_tokens"),
+        (true, AnswerLimit::ByModel, "max_completion_tokens"),
+        (true, AnswerLimit::MaxTokens, "max_tokens"),
+        (false, AnswerLimit::MaxCompletionTokens, "max_completion_tokens"),
+    ] {
+        let mut parameters =
+            Parameters { temperature: Some(0.5), max_tokens: Some(100), reasons, ..Parameters::default() };
+        parameters.quirks.answer_limit = answer_limit;
+        let body: Value = serde_json::from_slice(&request_body(parameters, &[], &[]).unwrap()).unwrap();
+        assert_eq!(
+            (&body[named], body.get("temperature").is_none()),
+            (&json!(100), reasons),
+            "{answer_limit:?}"
+        );
+        assert_eq!(body.to_string().matches("_tokens").count(), 1);
+    }
 }
 
 #[test]

@@ -26,7 +26,19 @@ fn answers() -> Vec<(Wire, Vec<String>)> {
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}),
         json!({"type": "message_stop"}),
     ]);
-    vec![(Wire::OpenaiChat, openai_chat), (Wire::Anthropic, anthropic)]
+    let delta = |text: &str| json!({"type": "response.output_text.delta", "output_index": 0, "delta": text});
+    let openai_responses = text(vec![
+        json!({"type": "response.created", "response": {"status": "in_progress"}}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "content": []}}),
+        delta("one { \"two\" } "),
+        delta("three"),
+        json!({"type": "response.completed", "response": {"status": "completed"}}),
+    ]);
+    vec![
+        (Wire::OpenaiChat, openai_chat),
+        (Wire::OpenaiResponses, openai_responses),
+        (Wire::Anthropic, anthropic),
+    ]
 }
 
 fn read(wire: Wire, data: &[String]) -> Result<Reply, Box<Failure>> {

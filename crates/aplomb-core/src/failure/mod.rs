@@ -151,9 +151,12 @@ impl ProviderError {
     }
 
     /// Reads the envelope that most providers use, `{"error": {"code", "type", "param", "message"}}`, and its common
-    /// variants: the inner object alone, an error that is a string, codes that are numbers.
+    /// variants: the inner object alone, an error that is a string, codes that are numbers; Google's, which may stand in an
+    /// array and say their type in `status`; and OpenAI's response that failed, which holds its error.
     pub fn from_json(body: &Value) -> ProviderError {
-        let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
+        let body = body.as_array().and_then(|items| items.first()).unwrap_or(body);
+        let places = [body.get("error"), body.pointer("/response/error")];
+        let error = places.into_iter().flatten().find(|error| !error.is_null()).unwrap_or(body);
         if let Value::String(message) = error {
             return ProviderError { message: Some(message.clone()), ..ProviderError::default() };
         }
@@ -164,7 +167,7 @@ impl ProviderError {
         };
         ProviderError {
             code: text("code"),
-            kind: text("type"),
+            kind: text("type").or_else(|| text("status")),
             param: text("param"),
             message: text("message"),
         }
@@ -380,6 +383,20 @@ mod tests {
             "HTTP 429: Rate limit reached"
         );
         assert_eq!(Failure::anomaly(Phase::MidStream, Anomaly::Error, b"{}").to_string(), "");
+    }
+
+    #[test]
+    fn the_providers_words_are_found_wherever_its_protocol_keeps_them() {
+        for body in [
+            r#"{"error":{"code":"c","type":"t","message":"m"}}"#,
+            r#"{"type":"t","code":"c","message":"m","param":null}"#,
+            r#"[{"error":{"code":"c","status":"t","message":"m"}}]"#,
+            r#"{"type":"response.failed","response":{"error":{"code":"c","type":"t","message":"m"}}}"#,
+        ] {
+            let error = ProviderError::from_json(&serde_json::from_str(body).unwrap());
+            let words = [error.code, error.kind, error.message].map(Option::unwrap_or_default);
+            assert_eq!(words, ["c", "t", "m"], "{body}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum StreamEvent {
     Signature(String),
     /// Thoughts that the provider keeps to itself.
     RedactedThinking(String),
-    /// What only the protocol named can read. Comes whole; stands before what it belongs to.
+    /// What only the protocol named can read. Comes whole.
     Opaque {
         /// The protocol.
         wire: &'static str,

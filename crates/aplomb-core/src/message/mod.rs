@@ -57,8 +57,8 @@ pub enum Block {
         /// What only the provider can read.
         data: String,
     },
-    /// What one protocol wants back in its place, and nobody else can read: a proof of the block that follows, or an item
-    /// of its own. Other protocols leave it out.
+    /// What one protocol wants back in its place, and nobody else can read, such as encrypted thoughts. Other protocols leave
+    /// it out.
     Opaque {
         /// The protocol.
         wire: String,

@@ -5,11 +5,12 @@
 pub mod anthropic;
 mod decoder;
 pub mod openai_chat;
+pub mod openai_responses;
 
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
-use aplomb_core::message::{FinishReason, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::message::{FinishReason, Message, Reply, Role, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
 use serde_json::{Map, Value};
 
@@ -29,6 +30,8 @@ pub struct Parameters<'a> {
     pub temperature: Option<f64>,
     /// The most tokens of the answer.
     pub max_tokens: Option<u32>,
+    /// Whether the model reasons before it answers. Such a model takes no temperature.
+    pub reasons: bool,
     /// What the provider is to keep in its cache. Only Anthropic's wire asks for it; the others cache unasked.
     pub cache: &'a [CachePoint],
     /// How the vendor differs from its protocol.
@@ -58,12 +61,25 @@ pub struct Quirks {
     /// On Anthropic's wire: the stop reason ends the answer, and `message_stop` may not follow. Off, a stream without
     /// `message_stop` is one that broke off.
     pub message_stop_is_optional: bool,
-    /// On the Chat Completions wire: the limit of the answer is called `max_completion_tokens`, as OpenAI's own
-    /// reasoning models want it.
-    ///
-    /// Source: OpenAI API reference, "Create chat completion", `max_tokens` (deprecated, "not compatible with o-series
-    /// models"): <https://platform.openai.com/docs/api-reference/chat/create>.
-    pub max_completion_tokens: bool,
+    /// On the Chat Completions wire: what the limit of the answer is called.
+    pub answer_limit: AnswerLimit,
+}
+
+/// What the limit of an answer is called on the Chat Completions wire.
+///
+/// Source: OpenAI API reference, "Create chat completion", `max_completion_tokens` and `max_tokens` (deprecated, and not
+/// taken by models that reason): <https://platform.openai.com/docs/api-reference/chat/create>. Most vendors know
+/// `max_tokens` alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnswerLimit {
+    /// `max_completion_tokens` where the model reasons, `max_tokens` otherwise.
+    #[default]
+    ByModel,
+    /// `max_tokens`.
+    MaxTokens,
+    /// `max_completion_tokens`.
+    MaxCompletionTokens,
 }
 
 /// A protocol.
@@ -72,6 +88,8 @@ pub struct Quirks {
 pub enum Wire {
     /// OpenAI's Chat Completions.
     OpenaiChat,
+    /// OpenAI's Responses.
+    OpenaiResponses,
     /// Anthropic's Messages.
     Anthropic,
 }
@@ -81,6 +99,7 @@ impl Wire {
     pub fn path(self) -> &'static str {
         match self {
             Wire::OpenaiChat => openai_chat::PATH,
+            Wire::OpenaiResponses => openai_responses::PATH,
             Wire::Anthropic => anthropic::PATH,
         }
     }
@@ -88,7 +107,7 @@ impl Wire {
     /// The header that carries the key, and what stands before the key in it.
     pub fn key_header(self) -> (&'static str, &'static str) {
         match self {
-            Wire::OpenaiChat => ("authorization", "Bearer "),
+            Wire::OpenaiChat | Wire::OpenaiResponses => ("authorization", "Bearer "),
             Wire::Anthropic => ("x-api-key", ""),
         }
     }
@@ -96,7 +115,7 @@ impl Wire {
     /// The headers that every request has.
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Wire::OpenaiChat => &[],
+            Wire::OpenaiChat | Wire::OpenaiResponses => &[],
             Wire::Anthropic => &[("anthropic-version", anthropic::VERSION)],
         }
     }
@@ -114,6 +133,7 @@ impl Wire {
     ) -> serde_json::Result<Vec<u8>> {
         match self {
             Wire::OpenaiChat => openai_chat::request_body(parameters, messages, tools),
+            Wire::OpenaiResponses => openai_responses::request_body(parameters, messages, tools),
             Wire::Anthropic => anthropic::request_body(parameters, messages, tools),
         }
     }
@@ -128,6 +148,7 @@ impl Wire {
     pub fn decode_body(self, body: &[u8]) -> (Result<Reply, Box<Failure>>, Option<TokenUsage>) {
         match self {
             Wire::OpenaiChat => openai_chat::decode_body(body),
+            Wire::OpenaiResponses => openai_responses::decode_body(body),
             Wire::Anthropic => anthropic::decode_body(body),
         }
     }
@@ -136,6 +157,7 @@ impl Wire {
     pub fn decoder(self, quirks: Quirks) -> Box<dyn Decode> {
         match self {
             Wire::OpenaiChat => Box::new(openai_chat::Decoder::default()),
+            Wire::OpenaiResponses => Box::new(openai_responses::Decoder::default()),
             Wire::Anthropic => Box::new(anthropic::Decoder::new(anthropic::Messages::of(quirks))),
         }
     }
@@ -199,11 +221,25 @@ pub trait Decode: Send {
     fn finish(self: Box<Self>) -> Result<Reply, Box<Failure>>;
 }
 
+/// The standing instructions of a conversation, for protocols that have a place of their own for them.
+fn standing_instructions(messages: &[Arc<Message>]) -> Option<String> {
+    let texts =
+        messages.iter().filter(|message| message.role == Role::System).map(|message| message.to_text());
+    let text = texts.collect::<Vec<_>>().join("\n\n");
+    (!text.is_empty()).then_some(text)
+}
+
+/// What the model wrote, unless it is not JSON: providers refuse a history that holds such.
+fn json_arguments(arguments: &str) -> &str {
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
+    if is_json { arguments } else { "{}" }
+}
+
 /// Finish reasons that say the answer broke off.
 ///
 /// Source: DeepSeek's API reference ("interrupted due to insufficient resource of the inference system"); OpenRouter's
-/// API reference, "Finish Reason" (`error`); vLLM (`abort`).
-const BROKEN_OFF: [&str; 3] = ["insufficient_system_resource", "error", "abort"];
+/// API reference, "Finish Reason" (`error`); vLLM (`abort`); OpenAI's Responses (`cancelled`).
+const BROKEN_OFF: [&str; 4] = ["insufficient_system_resource", "error", "abort", "cancelled"];
 
 /// A reply that ended regularly, unless there is nothing in it that anybody could use.
 fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {

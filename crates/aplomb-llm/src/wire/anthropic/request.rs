@@ -7,7 +7,7 @@ use aplomb_core::tool::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::wire::{CachePoint, Parameters};
+use crate::wire::{CachePoint, Parameters, standing_instructions};
 
 /// The protocol wants a limit. This is one that every model takes.
 const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -42,7 +42,7 @@ pub fn request_body(
         system: system(messages, cached(CachePoint::System)),
         messages: turns,
         tools,
-        temperature: parameters.temperature,
+        temperature: parameters.temperature.filter(|_| !parameters.reasons),
         stream: parameters.stream,
     })
 }
@@ -156,10 +156,7 @@ impl<'a> WireTool<'a> {
 }
 
 fn system(messages: &[Arc<Message>], cache_control: Option<CacheControl>) -> Option<System> {
-    let texts =
-        messages.iter().filter(|message| message.role == Role::System).map(|message| message.to_text());
-    let text = texts.collect::<Vec<_>>().join("\n\n");
-    (!text.is_empty()).then_some(())?;
+    let text = standing_instructions(messages)?;
     Some(match cache_control {
         Some(cache_control) => System::Blocks([SystemBlock { r#type: "text", text, cache_control }]),
         None => System::Text(text),

@@ -7,7 +7,7 @@ use aplomb_core::tool::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::wire::Parameters;
+use crate::wire::{AnswerLimit, Parameters, json_arguments};
 
 /// The body of a request.
 ///
@@ -19,13 +19,18 @@ pub fn request_body(
     messages: &[Arc<Message>],
     tools: &[ToolSpec],
 ) -> serde_json::Result<Vec<u8>> {
+    let counts_thoughts = match parameters.quirks.answer_limit {
+        AnswerLimit::ByModel => parameters.reasons,
+        AnswerLimit::MaxTokens => false,
+        AnswerLimit::MaxCompletionTokens => true,
+    };
     serde_json::to_vec(&Body {
         model: parameters.model,
         messages: messages.iter().flat_map(|message| wire_messages(message)).collect(),
         tools: tools.iter().map(WireTool::of).collect(),
-        temperature: parameters.temperature,
-        max_tokens: parameters.max_tokens.filter(|_| !parameters.quirks.max_completion_tokens),
-        max_completion_tokens: parameters.max_tokens.filter(|_| parameters.quirks.max_completion_tokens),
+        temperature: parameters.temperature.filter(|_| !parameters.reasons),
+        max_tokens: parameters.max_tokens.filter(|_| !counts_thoughts),
+        max_completion_tokens: parameters.max_tokens.filter(|_| counts_thoughts),
         stream: parameters.stream,
         stream_options: parameters.stream.then_some(StreamOptions { include_usage: true }),
     })
@@ -171,8 +176,6 @@ fn user_content(message: &Message) -> UserContent<'_> {
 }
 
 fn wire_call(call: &ToolCall) -> WireCall<'_> {
-    // What the model wrote is sent back as it was, unless it is not JSON: providers refuse a history that holds such.
-    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
-    let arguments = if is_json { &call.arguments } else { "{}" };
+    let arguments = json_arguments(&call.arguments);
     WireCall { id: &call.id, r#type: "function", function: WireFunctionCall { name: &call.name, arguments } }
 }
