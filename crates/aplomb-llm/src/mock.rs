@@ -38,7 +38,7 @@ impl MockTransport {
 impl Transport for MockTransport {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
         Box::pin(async move {
-            let asked = script::Request::new(request.path, request.body);
+            let asked = script::Request::new(request.path.into_owned(), request.body);
             let Plan { delay, answer, .. } = self.engine.plan(&request.run_id, &asked);
             if !delay.is_zero() {
                 pause(delay).await;

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::mock::MockTransport;
-use crate::transport::{Body, HttpTransport, Request, Response, Transport};
+use crate::transport::{Body, HttpTransport, Request, Response, Target, Transport};
 use crate::usage;
 use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Wire};
 
@@ -65,6 +65,8 @@ pub struct ModelConfig {
     /// Merged into each request's body, as a JSON merge patch (RFC 7396): what the provider takes and Aplomb has no word
     /// for. It wins over ours.
     pub extra_body: Map<String, Value>,
+    /// Added to the query of each request, such as Azure's `api-version`.
+    pub query: Vec<(String, String)>,
     /// How the vendor differs from the protocol.
     pub quirks: Quirks,
     /// How long things may take.
@@ -109,6 +111,7 @@ impl ModelConfig {
             stream: StreamMode::Auto,
             cache: Vec::new(),
             extra_body: Map::new(),
+            query: Vec::new(),
             quirks: Quirks::default(),
             timeouts: Timeouts::default(),
         }
@@ -169,14 +172,18 @@ impl Model {
                 .with_hint("Anthropic's protocol alone asks for caching; other providers cache unasked"));
         }
         let transport: Box<dyn Transport> = match &config.endpoint {
-            Endpoint::Http { api_base, api_key, extra_headers, ca_file } => Box::new(HttpTransport::new(
-                config.wire,
-                api_base,
-                api_key.as_ref(),
-                extra_headers,
-                config.timeouts.connect,
-                ca_file.as_deref(),
-            )?),
+            Endpoint::Http { api_base, api_key, extra_headers, ca_file } => {
+                Box::new(HttpTransport::new(&Target {
+                    api_base,
+                    query: &config.query,
+                    headers: config.wire.headers(),
+                    key_header: config.quirks.key_header.unwrap_or(config.wire.key_header()),
+                    api_key: api_key.as_ref(),
+                    extra_headers,
+                    connect_timeout: config.timeouts.connect,
+                    ca_file: ca_file.as_deref(),
+                })?)
+            }
             Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone())?),
         };
         Ok(Model { config, transport })
@@ -256,7 +263,7 @@ impl Model {
             body = wire::merge(&body, &self.config.extra_body)?;
         }
         Ok(Request {
-            path: self.config.wire.path(),
+            path: self.config.wire.path(&self.config.model, stream),
             body: body.into(),
             stream,
             run_id: request.run_id.to_owned(),

@@ -34,10 +34,17 @@ fn answers() -> Vec<(Wire, Vec<String>)> {
         delta("three"),
         json!({"type": "response.completed", "response": {"status": "completed"}}),
     ]);
+    let chunk = |text: &str| json!({"candidates": [{"content": {"parts": [{"text": text}]}, "index": 0}]});
+    let gemini = text(vec![
+        chunk("one { \"two\" } "),
+        chunk("three"),
+        json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP", "index": 0}]}),
+    ]);
     vec![
         (Wire::OpenaiChat, openai_chat),
         (Wire::OpenaiResponses, openai_responses),
         (Wire::Anthropic, anthropic),
+        (Wire::Gemini, gemini),
     ]
 }
 

@@ -17,7 +17,27 @@ use rustls::pki_types::pem::PemObject;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Request, Response, Transport, fault};
-use crate::wire::Wire;
+
+/// Where requests go, and what goes with each of them.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// The API's base, such as `https://api.openai.com/v1`.
+    pub api_base: &'a str,
+    /// Added to each request's query, such as Azure's `api-version`.
+    pub query: &'a [(String, String)],
+    /// The headers of the protocol.
+    pub headers: &'a [(&'static str, &'static str)],
+    /// The header that carries the key, and what stands before the key in it.
+    pub key_header: (&'static str, &'static str),
+    /// The key.
+    pub api_key: Option<&'a SecretString>,
+    /// The user's headers, which win over ours.
+    pub extra_headers: &'a BTreeMap<String, SecretString>,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// Certificates to trust besides the platform's.
+    pub ca_file: Option<&'a Path>,
+}
 
 /// The header that says whose request it is: the run's id.
 const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-client-request-id");
@@ -25,7 +45,7 @@ const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-client-request-
 /// Sends to one endpoint with one key.
 pub struct HttpTransport {
     connections: Connections,
-    url: reqwest::Url,
+    base: reqwest::Url,
     headers: HeaderMap,
 }
 
@@ -43,7 +63,7 @@ struct Connections {
 }
 
 impl HttpTransport {
-    /// A transport to `api_base`, with its own pool of connections.
+    /// A transport to the target, with its own pool of connections.
     ///
     /// The client below repeats nothing and follows no redirect: a request that it sent by itself would be one that no
     /// ledger knows. (A pooled connection that turns out closed before a single byte was written is replaced by
@@ -52,17 +72,11 @@ impl HttpTransport {
     /// # Errors
     ///
     /// `config.validation` if the address, a header or the certificate file is not usable.
-    pub fn new(
-        wire: Wire,
-        api_base: &str,
-        api_key: Option<&SecretString>,
-        extra_headers: &BTreeMap<String, SecretString>,
-        connect_timeout: Duration,
-        ca_file: Option<&Path>,
-    ) -> Result<HttpTransport, Error> {
-        let url = reqwest::Url::parse(&format!("{}{}", api_base.trim_end_matches('/'), wire.path()))
+    pub fn new(target: &Target<'_>) -> Result<HttpTransport, Error> {
+        let mut base = reqwest::Url::parse(target.api_base.trim_end_matches('/'))
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
+            .filter(|url| url.fragment().is_none())
             // A password in the address would be in every message that names it.
             .filter(|url| url.username().is_empty() && url.password().is_none())
             .ok_or_else(|| {
@@ -71,13 +85,27 @@ impl HttpTransport {
                         "such as https://api.openai.com/v1; credentials go into api_key_env or extra_headers",
                     )
             })?;
-        if url.scheme() == "http" && ca_file.is_some() {
+        if !target.query.is_empty() {
+            base.query_pairs_mut().extend_pairs(target.query);
+        }
+        let (is_https, ca_file) = (base.scheme() == "https", target.ca_file);
+        if !is_https && ca_file.is_some() {
             return Err(invalid("llm.ca_file has no use where llm.api_base is not https"));
         }
-        let https = url.scheme() == "https";
-        let connections = Connections::new(tls(https, ca_file)?, connect_timeout, https)
+        let connections = Connections::new(tls(is_https, ca_file)?, target.connect_timeout, is_https)
             .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
-        Ok(HttpTransport { connections, url, headers: headers(wire, api_key, extra_headers)? })
+        Ok(HttpTransport { connections, base, headers: headers(target)? })
+    }
+
+    /// The address of a request: the base with the path and the query of both.
+    fn url(&self, path: &str) -> reqwest::Url {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        let queries = [self.base.query().unwrap_or_default(), query];
+        let query = queries.into_iter().filter(|query| !query.is_empty()).collect::<Vec<_>>().join("&");
+        url.set_query((!query.is_empty()).then_some(&query));
+        url
     }
 }
 
@@ -129,8 +157,8 @@ impl Transport for HttpTransport {
         if let Ok(run_id) = HeaderValue::from_str(&request.run_id) {
             headers.entry(CLIENT_REQUEST_ID).or_insert(run_id);
         }
-        let sent =
-            self.connections.client().post(self.url.clone()).headers(headers).body(request.body).send();
+        let url = self.url(&request.path);
+        let sent = self.connections.client().post(url).headers(headers).body(request.body).send();
         Box::pin(async move {
             let response = sent.await.map_err(fault::of)?;
             let multiplexed = response.version() == http::Version::HTTP_2;
@@ -149,24 +177,20 @@ impl Transport for HttpTransport {
 }
 
 /// The user's headers win over ours.
-fn headers(
-    wire: Wire,
-    api_key: Option<&SecretString>,
-    extra: &BTreeMap<String, SecretString>,
-) -> Result<HeaderMap, Error> {
+fn headers(target: &Target<'_>) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for (name, value) in wire.headers() {
+    for (name, value) in target.headers {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    if let Some(key) = api_key {
-        let (name, scheme) = wire.key_header();
+    if let Some(key) = target.api_key {
+        let (name, scheme) = target.key_header;
         let mut value = HeaderValue::from_str(&format!("{scheme}{}", key.expose_secret()))
             .map_err(|_| invalid("the API key holds characters that no header takes"))?;
         value.set_sensitive(true);
         headers.insert(HeaderName::from_static(name), value);
     }
-    for (name, value) in extra {
+    for (name, value) in target.extra_headers {
         let refused = || invalid(format!("llm.extra_headers.{name} is not a header"));
         let header = HeaderName::try_from(name).map_err(|_| refused())?;
         let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| refused())?;
@@ -208,4 +232,62 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(codes::CONFIG_VALIDATION, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transport(api_base: &str, query: &[(String, String)]) -> Result<HttpTransport, Error> {
+        HttpTransport::new(&Target {
+            api_base,
+            query,
+            headers: &[],
+            key_header: ("api-key", ""),
+            api_key: None,
+            extra_headers: &BTreeMap::new(),
+            connect_timeout: Duration::from_secs(1),
+            ca_file: None,
+        })
+    }
+
+    #[test]
+    fn a_request_goes_to_the_base_with_its_path_and_the_query_of_both() {
+        let version = [("api-version".to_owned(), "2024-10-21".to_owned())];
+        for (base, query, path, expected) in [
+            ("http://host/v1", &version[..0], "/messages", "http://host/v1/messages"),
+            ("http://host/v1/", &version[..0], "/messages", "http://host/v1/messages"),
+            ("http://host", &version[..0], "/messages", "http://host/messages"),
+            (
+                "http://host/v1beta",
+                &version[..0],
+                "/models/a%20b:c?alt=sse",
+                "http://host/v1beta/models/a%20b:c?alt=sse",
+            ),
+            (
+                "http://host/openai/deployments/mine",
+                &version,
+                "/chat/completions",
+                "http://host/openai/deployments/mine/chat/completions?api-version=2024-10-21",
+            ),
+            ("http://host", &version, "/a?alt=sse", "http://host/a?api-version=2024-10-21&alt=sse"),
+        ] {
+            assert_eq!(transport(base, query).unwrap().url(path).as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_more_than_a_place_is_refused() {
+        for base in [
+            "",
+            "host",
+            "ftp://host",
+            "http://u:p@host",
+            "http://u@host",
+            "http://host?key=x",
+            "http://host#x",
+        ] {
+            assert!(transport(base, &[]).is_err(), "{base}");
+        }
+    }
 }

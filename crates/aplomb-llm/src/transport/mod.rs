@@ -3,6 +3,7 @@
 mod fault;
 mod http;
 
+use std::borrow::Cow;
 use std::pin::Pin;
 
 use ::http::HeaderMap;
@@ -11,13 +12,13 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
-pub use self::http::HttpTransport;
+pub use self::http::{HttpTransport, Target};
 
 /// A request. Always a POST of JSON.
 #[derive(Debug)]
 pub struct Request {
-    /// The path below the API's base.
-    pub path: &'static str,
+    /// The path below the API's base, with its query where it has one.
+    pub path: Cow<'static, str>,
     /// The JSON.
     pub body: Bytes,
     /// Whether the answer is wanted as a stream of events.

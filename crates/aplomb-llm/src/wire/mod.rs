@@ -4,9 +4,11 @@
 
 pub mod anthropic;
 mod decoder;
+pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
@@ -61,6 +63,8 @@ pub struct Quirks {
     /// On Anthropic's wire: the stop reason ends the answer, and `message_stop` may not follow. Off, a stream without
     /// `message_stop` is one that broke off.
     pub message_stop_is_optional: bool,
+    /// The header that carries the key, and what stands before the key in it, where it is not the protocol's.
+    pub key_header: Option<(&'static str, &'static str)>,
     /// On the Chat Completions wire: what the limit of the answer is called.
     pub answer_limit: AnswerLimit,
 }
@@ -92,15 +96,18 @@ pub enum Wire {
     OpenaiResponses,
     /// Anthropic's Messages.
     Anthropic,
+    /// Google's Gemini.
+    Gemini,
 }
 
 impl Wire {
-    /// The path below the API's base.
-    pub fn path(self) -> &'static str {
+    /// The path below the API's base, with its query where it has one.
+    pub fn path(self, model: &str, stream: bool) -> Cow<'static, str> {
         match self {
-            Wire::OpenaiChat => openai_chat::PATH,
-            Wire::OpenaiResponses => openai_responses::PATH,
-            Wire::Anthropic => anthropic::PATH,
+            Wire::OpenaiChat => openai_chat::PATH.into(),
+            Wire::OpenaiResponses => openai_responses::PATH.into(),
+            Wire::Anthropic => anthropic::PATH.into(),
+            Wire::Gemini => gemini::path(model, stream).into(),
         }
     }
 
@@ -109,13 +116,14 @@ impl Wire {
         match self {
             Wire::OpenaiChat | Wire::OpenaiResponses => ("authorization", "Bearer "),
             Wire::Anthropic => ("x-api-key", ""),
+            Wire::Gemini => ("x-goog-api-key", ""),
         }
     }
 
     /// The headers that every request has.
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Wire::OpenaiChat | Wire::OpenaiResponses => &[],
+            Wire::OpenaiChat | Wire::OpenaiResponses | Wire::Gemini => &[],
             Wire::Anthropic => &[("anthropic-version", anthropic::VERSION)],
         }
     }
@@ -135,6 +143,7 @@ impl Wire {
             Wire::OpenaiChat => openai_chat::request_body(parameters, messages, tools),
             Wire::OpenaiResponses => openai_responses::request_body(parameters, messages, tools),
             Wire::Anthropic => anthropic::request_body(parameters, messages, tools),
+            Wire::Gemini => gemini::request_body(parameters, messages, tools),
         }
     }
 
@@ -150,6 +159,7 @@ impl Wire {
             Wire::OpenaiChat => openai_chat::decode_body(body),
             Wire::OpenaiResponses => openai_responses::decode_body(body),
             Wire::Anthropic => anthropic::decode_body(body),
+            Wire::Gemini => gemini::decode_body(body),
         }
     }
 
@@ -159,6 +169,7 @@ impl Wire {
             Wire::OpenaiChat => Box::new(openai_chat::Decoder::default()),
             Wire::OpenaiResponses => Box::new(openai_responses::Decoder::default()),
             Wire::Anthropic => Box::new(anthropic::Decoder::new(anthropic::Messages::of(quirks))),
+            Wire::Gemini => Box::new(gemini::Decoder::default()),
         }
     }
 }
@@ -238,8 +249,17 @@ fn json_arguments(arguments: &str) -> &str {
 /// Finish reasons that say the answer broke off.
 ///
 /// Source: DeepSeek's API reference ("interrupted due to insufficient resource of the inference system"); OpenRouter's
-/// API reference, "Finish Reason" (`error`); vLLM (`abort`); OpenAI's Responses (`cancelled`).
-const BROKEN_OFF: [&str; 4] = ["insufficient_system_resource", "error", "abort", "cancelled"];
+/// API reference, "Finish Reason" (`error`); vLLM (`abort`); OpenAI's Responses (`cancelled`); and, of Gemini's
+/// `FinishReason`, those by which the model made a call that is none, which it may do better the next time.
+const BROKEN_OFF: [&str; 7] = [
+    "insufficient_system_resource",
+    "error",
+    "abort",
+    "cancelled",
+    "MALFORMED_FUNCTION_CALL",
+    "MALFORMED_RESPONSE",
+    "UNEXPECTED_TOOL_CALL",
+];
 
 /// A reply that ended regularly, unless there is nothing in it that anybody could use.
 fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
