@@ -1,5 +1,8 @@
 //! One cell: a fresh provider and a fresh runtime, asked twice.
 
+use std::io::{self, Write};
+use std::path::Path;
+
 use aplomb::config::Config;
 use aplomb::host::ScaledHost;
 use aplomb::{ChunkKind, Error, RunRequest, RunStreamChunk, Runtime};
@@ -7,6 +10,7 @@ use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server::FaultServer;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use super::expect::{End, Expected};
 use super::rows::{GOOD, Row};
@@ -30,18 +34,15 @@ impl Cell<'_> {
     /// Runs it, and says what is not as expected. An error is one of the bench, and no finding.
     pub(crate) async fn run(&self) -> Result<Option<String>, String> {
         let expected = Expected::of(self.row.effect(self.wire, self.way));
-        let step = self.row.step(self.wire);
-        let lasting = json!({ "steps": [step], "at_end": "repeat_last" });
-        let once =
-            json!({ "steps": [step, { "reply": { "message": { "text": GOOD } } }], "at_end": "repeat_last" });
         // A call that cannot be done would be asked for for ever.
-        let lasting = if self.row.calls_tools() { once.clone() } else { lasting };
+        let once = self.row.once(self.wire);
+        let lasting = if self.row.calls_tools() { once.clone() } else { self.row.lasting(self.wire) };
         let seen = self.ask(lasting).await?;
-        if let Some(wrong) = wrong(&seen, expected.lasting, None) {
+        if let Some(wrong) = self.wrong(&seen, expected.lasting, None) {
             return Ok(Some(format!("lasting: {wrong}")));
         }
         let seen = self.ask(once).await?;
-        Ok(wrong(&seen, expected.once, Some(expected.restarts)).map(|wrong| format!("once: {wrong}")))
+        Ok(self.wrong(&seen, expected.once, Some(expected.restarts)).map(|wrong| format!("once: {wrong}")))
     }
 
     async fn ask(&self, script: Value) -> Result<Seen, String> {
@@ -50,7 +51,9 @@ impl Cell<'_> {
         let server = FaultServer::start(script)
             .await
             .map_err(|error| format!("cannot start the fault lab: {error}"))?;
-        let config = Config::from_json(&self.config(&server).to_string(), "agent.json")
+        let authority = authority(&server).map_err(|error| format!("cannot write a certificate: {error}"))?;
+        let config = self.config(&server, authority.as_ref().map(NamedTempFile::path));
+        let config = Config::from_json(&config.to_string(), "agent.json")
             .map_err(|error| format!("the config is not valid: {error}"))?;
         let runtime = Runtime::builder(config)
             .host(ScaledHost::new(0.01))
@@ -70,7 +73,41 @@ impl Cell<'_> {
         Ok(Seen { output, requests: server.request_count(), watched })
     }
 
-    fn config(&self, server: &FaultServer) -> Value {
+    fn wrong(&self, seen: &Seen, (end, attempts): (End, usize), restarts: Option<usize>) -> Option<String> {
+        let ended = match &seen.output {
+            Ok(_) => "an answer".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let as_expected = match (&seen.output, end) {
+            (Ok(output), End::Answered) => output == GOOD,
+            (Err(error), End::Failed { reason, retryable, permanently }) => {
+                error.reason() == Some(reason.as_str())
+                    && error.code() == reason.code(retryable)
+                    && error.message().contains("failed permanently") == permanently
+                    && error.attempts().len() == attempts
+            }
+            _ => false,
+        };
+        if !as_expected {
+            return Some(format!("expected {end:?}, got {ended}"));
+        }
+        let requests = self.row.requests(attempts, end);
+        if seen.requests != requests {
+            return Some(format!("expected {requests} requests, got {}", seen.requests));
+        }
+        let (text, restarted) = seen.watched.as_ref()?;
+        if end == End::Answered && text != GOOD {
+            return Some(format!("a watcher is left with {text:?}"));
+        }
+        match restarts {
+            Some(restarts) if restarts != *restarted => {
+                Some(format!("expected {restarts} restarts, got {restarted}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn config(&self, server: &FaultServer, ca_file: Option<&Path>) -> Value {
         let llm = json!({
             "provider": match self.wire { Wire::OpenAiChat => "openai_compatible", Wire::Anthropic => "anthropic" },
             "model": "m",
@@ -78,43 +115,21 @@ impl Cell<'_> {
             // Cargo sets it, so that there is a key to send.
             "api_key_env": "CARGO_MANIFEST_DIR",
             "timeouts": self.row.timeouts(),
+            "ca_file": ca_file,
         });
         let tools = json!([{ "id": "calc", "type": "calc" }]);
         json!({ "version": "1.0", "agents": [{ "id": "assistant", "llm": llm, "tools": tools }] })
     }
 }
 
-fn wrong(seen: &Seen, (end, requests): (End, usize), restarts: Option<usize>) -> Option<String> {
-    let ended = match &seen.output {
-        Ok(_) => "an answer".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    let as_expected = match (&seen.output, end) {
-        (Ok(output), End::Answered) => output == GOOD,
-        (Err(error), End::Failed { reason, retryable, permanently }) => {
-            error.reason() == Some(reason.as_str())
-                && error.code() == reason.code(retryable)
-                && error.message().contains("failed permanently") == permanently
-                && error.attempts().len() == requests
-        }
-        _ => false,
-    };
-    if !as_expected {
-        return Some(format!("expected {end:?}, got {ended}"));
+/// A file with the authority that vouches for the server, where there is one to be vouched for.
+fn authority(server: &FaultServer) -> io::Result<Option<NamedTempFile>> {
+    if !server.base_url().starts_with("https") {
+        return Ok(None);
     }
-    if seen.requests != requests {
-        return Some(format!("expected {requests} requests, got {}", seen.requests));
-    }
-    let (text, restarted) = seen.watched.as_ref()?;
-    if end == End::Answered && text != GOOD {
-        return Some(format!("a watcher is left with {text:?}"));
-    }
-    match restarts {
-        Some(restarts) if restarts != *restarted => {
-            Some(format!("expected {restarts} restarts, got {restarted}"))
-        }
-        _ => None,
-    }
+    let mut file = NamedTempFile::new()?;
+    file.write_all(server.ca_pem().as_bytes())?;
+    Ok(Some(file))
 }
 
 /// The text that is left to somebody who follows `discard_from`, and how often there was one.

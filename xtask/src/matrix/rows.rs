@@ -3,7 +3,7 @@
 use aplomb::failure::Reason;
 use serde_json::{Value, json};
 
-use super::expect::Effect;
+use super::expect::{Effect, End};
 use super::{Way, Wire};
 
 /// The good answer. It has characters that a careless reader cuts in two.
@@ -16,11 +16,22 @@ pub(crate) struct Row {
     step: Box<dyn Fn(Wire) -> Value + Send + Sync>,
     effect: Box<dyn Fn(Wire, Way) -> Effect + Send + Sync>,
     timeouts: Value,
+    /// How the server is reached, in the words of its script.
+    server: Value,
+    /// What becomes of a connection that carries no request, and so is seen by no request log.
+    lost: Option<&'static str>,
 }
 
 impl Row {
     fn new(name: &'static str, step: impl Fn(Wire) -> Value + Send + Sync + 'static) -> Row {
-        Row { name, step: Box::new(step), effect: Box::new(|_, _| Effect::None), timeouts: json!({}) }
+        Row {
+            name,
+            step: Box::new(step),
+            effect: Box::new(|_, _| Effect::None),
+            timeouts: json!({}),
+            server: json!({}),
+            lost: None,
+        }
     }
 
     /// A bare HTTP answer.
@@ -39,6 +50,32 @@ impl Row {
     /// The good answer, spoilt after some of its events.
     fn fault_at(name: &'static str, fault: impl Fn(Wire) -> Value + Send + Sync + 'static) -> Row {
         Row::new(name, move |wire| json!({ "reply": { "message": { "text": GOOD } }, "fault": fault(wire) }))
+    }
+
+    /// A certificate that no client is to accept.
+    fn certificate(name: &'static str, tls: &str) -> Row {
+        let refused = Row { lost: Some("good"), ..Row::good(name) };
+        refused.reached(json!({ "tls": tls })).does(Effect::Permanent(Reason::Connection))
+    }
+
+    /// A connection over TLS that ends before it carries a request.
+    fn lost(name: &'static str, connect: &'static str) -> Row {
+        let lost = Row { lost: Some(connect), ..Row::good(name) };
+        lost.reached(json!({ "tls": "good" })).does(Effect::Transient(Reason::Connection))
+    }
+
+    /// The good answer, spoilt as only HTTP/2 can.
+    fn http2(name: &'static str, fault: impl Fn(Wire) -> Value + Send + Sync + 'static) -> Row {
+        Row::fault_at(name, move |wire| json!({ "http2": fault(wire) }))
+            .reached(json!({ "tls": "good", "http": "2" }))
+    }
+
+    fn good(name: &'static str) -> Row {
+        Row::new(name, |_| json!({ "reply": { "message": { "text": GOOD } } }))
+    }
+
+    fn reached(self, server: Value) -> Row {
+        Row { server, ..self }
     }
 
     /// What it does, however the answer is asked for.
@@ -60,15 +97,41 @@ impl Row {
     /// Its end is a clock's, which has to be shorter than the fault for that.
     fn with_clocks(self) -> Row {
         // The least that a transport clock is set to in a test, so that a busy machine does not pull it.
-        Row { timeouts: json!({ "first_byte_ms": 1_000, "idle_ms": 1_000 }), ..self }
-    }
-
-    pub(crate) fn step(&self, wire: Wire) -> Value {
-        (self.step)(wire)
+        Row { timeouts: json!({ "connect_ms": 1_000, "first_byte_ms": 1_000, "idle_ms": 1_000 }), ..self }
     }
 
     pub(crate) fn effect(&self, wire: Wire, way: Way) -> Effect {
         (self.effect)(wire, way)
+    }
+
+    /// The script in which the fault lasts.
+    pub(crate) fn lasting(&self, wire: Wire) -> Value {
+        let connections: Vec<_> = self.lost.into_iter().collect();
+        self.script(wire, &connections, &[])
+    }
+
+    /// The script in which it happens once, and then there is a good answer.
+    pub(crate) fn once(&self, wire: Wire) -> Value {
+        let connections: Vec<_> = self.lost.into_iter().chain(["good"]).collect();
+        self.script(wire, &connections, &[json!({ "reply": { "message": { "text": GOOD } } })])
+    }
+
+    fn script(&self, wire: Wire, connections: &[&str], then: &[Value]) -> Value {
+        let mut server = self.server.clone();
+        if let (Some(server), Some(_)) = (server.as_object_mut(), self.lost) {
+            server.insert("connections".to_owned(), json!(connections));
+        }
+        let steps: Vec<_> = std::iter::once((self.step)(wire)).chain(then.iter().cloned()).collect();
+        json!({ "server": server, "steps": steps, "at_end": "repeat_last" })
+    }
+
+    /// How many of so many attempts the server sees as requests.
+    pub(crate) fn requests(&self, attempts: usize, end: End) -> usize {
+        match (self.lost, end) {
+            (None, _) => attempts,
+            (Some(_), End::Answered) => 1,
+            (Some(_), End::Failed { .. }) => 0,
+        }
     }
 
     pub(crate) fn timeouts(&self) -> &Value {
@@ -107,6 +170,7 @@ fn error(wire: Wire, kind: &str) -> Value {
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = statuses();
     rows.extend(connections());
+    rows.extend(http2());
     rows.extend(interruptions());
     rows.extend(errors_inside());
     rows.extend(clocks());
@@ -155,6 +219,41 @@ fn connections() -> Vec<Row> {
     vec![
         Row::fault("reset before the headers", json!("reset_before_headers")).does(connection),
         Row::fault("closed before the headers", json!("close_before_headers")).does(connection),
+        Row::good("over TLS").reached(json!({ "tls": "good" })),
+        Row::certificate("an expired certificate", "expired"),
+        Row::certificate("a certificate whose time has not come", "not_yet_valid"),
+        Row::certificate("a certificate of another host", "wrong_host"),
+        Row::certificate("a certificate of an unknown authority", "untrusted"),
+        Row::lost("a TLS handshake cut by FIN", "cut_handshake"),
+        Row::lost("a TLS handshake cut by RST", "reset_handshake"),
+        Row::lost("closed before the TLS handshake", "close"),
+        Row::lost("reset before the TLS handshake", "reset"),
+        Row::lost("a TLS handshake that is not answered", "silent_handshake")
+            .does(Effect::Transient(Reason::Timeout))
+            .with_clocks(),
+    ]
+}
+
+fn http2() -> Vec<Row> {
+    let connection = Effect::Transient(Reason::Connection);
+    let reset =
+        |wire| json!({ "reset_stream": { "code": "internal_error", "after_events": after_words(wire) } });
+    vec![
+        Row::good("over HTTP/2").reached(json!({ "tls": "good", "http": "2" })),
+        Row::http2("GOAWAY that leaves the request out", |_| json!("go_away_before")).does(connection),
+        Row::http2("GOAWAY after the request, and then its answer", |_| json!("go_away_graceful")),
+        Row::http2(
+            "GOAWAY that ends the connection at once",
+            |_| json!({ "go_away_abrupt": { "code": "internal_error" } }),
+        )
+        .does(connection),
+        Row::http2("REFUSED_STREAM", |_| json!("refused_stream")).does(connection),
+        Row::http2(
+            "RST_STREAM before the headers",
+            |_| json!({ "reset_stream": { "code": "internal_error" } }),
+        )
+        .does(connection),
+        Row::http2("RST_STREAM after words", reset).interrupts_after_words(),
     ]
 }
 
