@@ -218,6 +218,17 @@ async fn a_run_that_gets_no_connection_ends_by_its_deadline_and_is_cancelled_at_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_in_a_tls_handshake_ends_by_its_deadline_and_is_cancelled_at_once() {
+    let mut script = always(text("elsewhere"));
+    script["server"] = json!({ "tls": "good", "connections": ["silent_handshake"] });
+    let lab = Setup::new(script.clone()).start().await;
+    timed_out(&lab.run(hi().timeout(LIMIT)).await, 0);
+    let lab = Setup::new(script).start().await;
+    let shakes_hands = || lab.server.connection_count() == 1;
+    cancelled(&cancelled_when(&lab, Mode::Plain, shakes_hands).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn exec_ends_by_its_deadline_too() {
     let lab = Lab::new(always(with_fault(text("no"), json!("silence")))).await;
     let outcome = lab.exec(|exec| exec.timeout(LIMIT)).await;

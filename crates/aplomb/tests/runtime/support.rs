@@ -1,6 +1,7 @@
 //! What the tests share: a provider that fails by script, a runtime in front of it, and what became of a run.
 
 use std::future::Future;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use aplomb_faultlab::server::{FaultServer, LoggedRequest};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
 use tokio::net::{TcpSocket, TcpStream};
 
 /// The waits of a call that failed six times with nothing delivered: T 500, 1000, then S 2000, 4000, 8000 (retry.md §2).
@@ -147,8 +149,17 @@ impl Setup {
         let script = Script::from_json(&self.script.to_string()).unwrap();
         let server = FaultServer::start(script).await.unwrap();
         let events = Events { seen: Arc::default(), deltas: self.deltas };
-        let builder = Runtime::builder(config(&server.base_url(), self.change)).host(ScaledHost::new(0.01));
-        let runtime = (self.build)(builder.subscriber(events.clone())).build().unwrap();
+        // Read when the runtime is built, and not needed after that.
+        let mut authority = NamedTempFile::new().unwrap();
+        authority.write_all(server.ca_pem().as_bytes()).unwrap();
+        let config = config(&server.base_url(), |agent| {
+            if server.base_url().starts_with("https") {
+                agent["llm"]["ca_file"] = json!(authority.path());
+            }
+            (self.change)(agent);
+        });
+        let builder = Runtime::builder(config).host(ScaledHost::new(0.01)).subscriber(events.clone());
+        let runtime = (self.build)(builder).build().unwrap();
         Lab { server, runtime, events }
     }
 }
