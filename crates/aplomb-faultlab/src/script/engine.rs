@@ -23,13 +23,21 @@ pub struct Request {
     pub path: String,
     /// The body as it came.
     pub body: Bytes,
+    /// Wall time, since the Unix epoch: dates in answers count from it.
+    pub unix_time: Duration,
 }
 
 impl Request {
     /// A request for this path with this body.
     #[must_use]
     pub fn new(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self { path: path.into(), body: body.into() }
+        Self { path: path.into(), body: body.into(), unix_time: Duration::ZERO }
+    }
+
+    /// The same at this wall time, which is since the Unix epoch.
+    #[must_use]
+    pub fn at(self, unix_time: Duration) -> Self {
+        Self { unix_time, ..self }
     }
 }
 
@@ -92,8 +100,9 @@ impl Engine {
             Ok(next) => next,
             Err(rejection) => return refuse(wire, number, &rejection),
         };
+        let delay = Duration::from_millis(step.delay_ms).saturating_add(fault::delay(step.fault.as_ref()));
         let whole = match &step.reply {
-            Reply::Http(http) => bare(http),
+            Reply::Http(http) => bare(http, request.unix_time.saturating_add(delay)),
             Reply::Message(message) => {
                 let values = self.captures.values(chat.last_user.as_deref(), chat.tool_result.as_deref());
                 let said = Said::new(message, step.fault.as_ref(), wire, &chat, &values);
@@ -101,8 +110,7 @@ impl Engine {
             }
         };
         let answer = fault::answer(number_headers(whole, wire, number), step.fault.as_ref());
-        let delay = Duration::from_millis(step.delay_ms).saturating_add(fault::delay(step.fault.as_ref()));
-        Plan { step: Some(index), delay, answer }
+        Plan { step: Some(index), mishap: None, delay, answer }
     }
 
     fn count_request(&self) -> u64 {
@@ -164,8 +172,8 @@ impl When {
     }
 }
 
-/// A reply that is HTTP and nothing more.
-fn bare(http: &HttpReply) -> Whole {
+/// A reply that is HTTP and nothing more, and begins at this time.
+fn bare(http: &HttpReply, at: Duration) -> Whole {
     let (content_type, body) = match &http.body {
         None | Some(Value::Null) => (None, Bytes::new()),
         Some(Value::String(text)) => (Some("text/plain; charset=utf-8"), Bytes::from(text.clone())),
@@ -173,6 +181,10 @@ fn bare(http: &HttpReply) -> Whole {
     };
     let given = http.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let mut headers: Vec<(String, String)> = given.collect();
+    headers.extend(http.retry_after.as_ref().map(|wait| {
+        let (name, value) = wait.header(at);
+        (name.to_owned(), value)
+    }));
     if let Some(content_type) = content_type {
         set_default(&mut headers, "content-type", content_type.to_owned());
     }
@@ -181,7 +193,7 @@ fn bare(http: &HttpReply) -> Whole {
 
 fn refuse(wire: Wire, number: u64, rejection: &Rejection) -> Plan {
     let whole = number_headers(wire.refuse(rejection, number), wire, number);
-    Plan { step: None, delay: Duration::ZERO, answer: fault::answer(whole, None) }
+    Plan { step: None, mishap: None, delay: Duration::ZERO, answer: fault::answer(whole, None) }
 }
 
 /// Gives the answer the number by which a log can be matched with it.

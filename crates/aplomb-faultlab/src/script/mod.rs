@@ -16,8 +16,10 @@ mod damage;
 mod engine;
 mod fault;
 mod faults;
+mod fits;
 mod openai_chat;
 mod plan;
+mod retry_after;
 mod said;
 mod split;
 mod template;
@@ -30,8 +32,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use engine::{Engine, Request};
-pub use faults::{CutBy, Fault};
+pub use faults::{CutBy, Fault, PingKind};
 pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
+pub use retry_after::{DateForm, RetryAfter};
 pub use validate::ScriptError;
 
 /// A scenario: the answers in the order in which they are given.
@@ -133,6 +136,9 @@ pub enum Reply {
 }
 
 /// A bare HTTP answer.
+///
+/// With status 200 it is what gateways make of failures: an error in the body of a success, a page in HTML where
+/// JSON was asked for, `{}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -144,6 +150,9 @@ pub struct HttpReply {
     /// body ends is for [`Fault`] to say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// How long the client is asked to wait, in one of the forms that providers use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<RetryAfter>,
     /// The body: a string is sent as it is (as `text/plain`), any other JSON as JSON (as `application/json`),
     /// nothing or `null` as an empty body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,6 +179,10 @@ pub struct Message {
     /// next request is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
+    /// Whether the model also thinks what nobody may read, after its other thoughts. Anthropic's protocol: a
+    /// `redacted_thinking` block, whose data a client has to send back as it is, or its next request is
+    /// refused. OpenAI's has nothing of the kind and leaves it out.
+    pub redacted_thinking: bool,
     /// The tools the model calls, after its text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
@@ -214,15 +227,24 @@ fn no_arguments() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// Token counts that a message reports.
+/// Token counts that a message reports, each protocol in its own way of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Tokens of the request.
+    /// Tokens of the request, all of them.
     pub prompt_tokens: u64,
     /// Tokens of the answer.
     pub completion_tokens: u64,
+    /// How many of the request's tokens were read from the provider's cache. OpenAI:
+    /// `prompt_tokens_details.cached_tokens`, which `prompt_tokens` has in it. Anthropic:
+    /// `cache_read_input_tokens`, which `input_tokens` has not. Not reported, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_tokens: Option<u64>,
+    /// How many were written to the cache. Anthropic: `cache_creation_input_tokens`, which `input_tokens` has
+    /// not. OpenAI reports no such thing. Not reported, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_tokens: Option<u64>,
 }
 
 impl Script {
@@ -277,7 +299,7 @@ impl HttpReply {
     /// A status without headers or body.
     #[must_use]
     pub fn new(status: u16) -> Self {
-        Self { status, headers: BTreeMap::new(), body: None }
+        Self { status, headers: BTreeMap::new(), retry_after: None, body: None }
     }
 }
 
@@ -286,6 +308,11 @@ impl Message {
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// The same without anything that the model says, thinks or calls.
+    fn without_content(&self) -> Self {
+        Self { text: None, thinking: None, redacted_thinking: false, tool_calls: Vec::new(), ..self.clone() }
     }
 }
 
@@ -301,6 +328,6 @@ impl Usage {
     /// These counts.
     #[must_use]
     pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
-        Self { prompt_tokens, completion_tokens }
+        Self { prompt_tokens, completion_tokens, cached_tokens: None, cache_write_tokens: None }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -85,7 +85,8 @@ impl State {
     pub(super) fn plan(&self, ticket: &Ticket, path: &str, body: Bytes) -> Plan {
         let logged = serde_json::from_slice(&body)
             .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
-        let plan = ticket.engine.plan(KEY, &Request::new(path, body));
+        let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let plan = ticket.engine.plan(KEY, &Request::new(path, body).at(unix_time));
         let mut session = self.session();
         if session.logs_before == ticket.log
             && let Some(entry) = session.log.get_mut(ticket.index)

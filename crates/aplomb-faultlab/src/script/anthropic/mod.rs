@@ -17,6 +17,9 @@ pub(super) use request::read;
 /// What signs every thinking block of faultlab: "faultlab" in base64. A client has to send it back as it is.
 const SIGNATURE: &str = "ZmF1bHRsYWI=";
 
+/// The data of every redacted block: "faultlab, unseen" in base64. It has to come back as it is, too.
+const REDACTED: &str = "ZmF1bHRsYWIsIHVuc2Vlbg==";
+
 /// The refusal as Anthropic puts it: "a top-level `error` object that always includes a `type` and `message`
 /// value. The response also includes a `request_id` field"
 /// (<https://platform.claude.com/docs/en/api/errors>, "Error shapes").
