@@ -1,7 +1,7 @@
 //! Turns requests into plans: keeps the place in the script, asks the protocol to read the request and render
 //! the reply, and the fault to spoil it. Knows no protocol's details and plays nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ struct Place {
     asked: u64,
     /// How many of them each step has served, as far as any was asked for.
     served: Vec<u32>,
+    /// The calls that were sent after thoughts, which have to come back with them.
+    thought: HashSet<String>,
 }
 
 impl Engine {
@@ -96,6 +98,9 @@ impl Engine {
             Ok(chat) => chat,
             Err(rejection) => return refuse(wire, number, &rejection),
         };
+        if let Err(rejection) = self.check_thoughts(key, &chat) {
+            return refuse(wire, number, &rejection);
+        }
         let (index, step) = match self.next_step(key, &chat) {
             Ok(next) => next,
             Err(rejection) => return refuse(wire, number, &rejection),
@@ -106,6 +111,7 @@ impl Engine {
             Reply::Message(message) => {
                 let values = self.captures.values(chat.last_user.as_deref(), chat.tool_result.as_deref());
                 let said = Said::new(message, step.fault.as_ref(), wire, &chat, &values);
+                self.remember_thoughts(key, &said);
                 wire.render(&said, &chat, number)
             }
         };
@@ -117,6 +123,31 @@ impl Engine {
         let mut progress = self.progress();
         progress.requests += 1;
         progress.requests
+    }
+
+    /// Whether every call that `key` got after thoughts comes back with them.
+    fn check_thoughts(&self, key: &str, chat: &Chat) -> Result<(), Rejection> {
+        let progress = self.progress();
+        let thought = progress.places.get(key).map(|place| &place.thought);
+        match chat.unthought.iter().find(|unthought| thought.is_some_and(|ids| ids.contains(&unthought.call)))
+        {
+            Some(unthought) => Err(unthought.rejection.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps which calls were sent after thoughts. An id that is sent again is what it is now.
+    fn remember_thoughts(&self, key: &str, said: &Said) {
+        let thinks = said.thinking.is_some() || said.redacted_thinking;
+        let mut progress = self.progress();
+        let place = progress.places.entry(key.to_owned()).or_default();
+        for call in &said.calls {
+            if thinks {
+                place.thought.insert(call.id.clone());
+            } else {
+                place.thought.remove(&call.id);
+            }
+        }
     }
 
     /// Moves `key` on by one request: the first step that is for such a request and has not yet served as

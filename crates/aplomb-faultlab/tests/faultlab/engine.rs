@@ -231,6 +231,38 @@ fn a_conversation_with_a_tool_goes_through_on_anthropics_wire_too() {
     assert_eq!(content[1]["id"], "toolu_2");
 }
 
+/// <https://platform.claude.com/docs/en/build-with-claude/extended-thinking>: during tool use, the thinking of
+/// the last assistant message has to come back.
+#[test]
+fn thoughts_before_a_call_come_back_with_it_or_the_next_request_is_refused() {
+    let ask_again = |step: Value, keep: bool, thinking: &str| {
+        let engine = engine(&json!({ "steps": [step, { "reply": { "message": {} } }] }));
+        let ask = |messages: &[Value]| {
+            let body = json!({ "max_tokens": 9, "thinking": { "type": thinking }, "messages": messages });
+            engine.plan("k", &Request::new("/v1/messages", body.to_string()))
+        };
+        let mut messages = vec![json!({ "role": "user", "content": "go" })];
+        let mut content = body_of(ask(&messages))["content"].as_array().unwrap().clone();
+        if !keep {
+            content.retain(|block| block["type"] == "tool_use");
+        }
+        let result = json!([{ "type": "tool_result", "tool_use_id": "toolu_1", "content": "x" }]);
+        messages.push(json!({ "role": "assistant", "content": content }));
+        messages.push(json!({ "role": "user", "content": result }));
+        response(ask(&messages)).status
+    };
+    let redacted = || {
+        let message = json!({ "redacted_thinking": true, "tool_calls": [ { "name": "f" } ] });
+        json!({ "reply": { "message": message } })
+    };
+    assert_eq!(ask_again(redacted(), true, "enabled"), 200);
+    assert_eq!(ask_again(redacted(), false, "enabled"), 400);
+    assert_eq!(ask_again(redacted(), false, "disabled"), 200);
+    // What was not thought cannot come back.
+    let silent = json!({ "reply": { "message": { "tool_calls": [ { "name": "f" } ] } } });
+    assert_eq!(ask_again(silent, false, "enabled"), 200);
+}
+
 #[test]
 fn a_tool_result_that_never_came_shows_in_the_answer() {
     let engine =

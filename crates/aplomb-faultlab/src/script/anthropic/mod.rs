@@ -4,6 +4,8 @@
 //! like in public issue trackers. Knows no script's progress and no fault.
 
 mod answer;
+mod caching;
+mod history;
 mod request;
 
 use serde::Serialize;
@@ -31,6 +33,11 @@ pub(super) fn refuse(rejection: &Rejection, number: u64) -> Whole {
         request_id: request_id(number),
     });
     json(rejection.status, body.clone(), body)
+}
+
+/// A refusal with this message, which names the field at fault.
+fn invalid(message: impl Into<String>) -> Rejection {
+    Rejection::invalid(None, message)
 }
 
 #[derive(Serialize)]
