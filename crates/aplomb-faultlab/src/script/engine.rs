@@ -23,6 +23,8 @@ pub struct Request {
     pub path: String,
     /// The body as it came.
     pub body: Bytes,
+    /// The headers, for [`Script::run_header`].
+    pub headers: Vec<(String, String)>,
     /// Wall time, since the Unix epoch: dates in answers count from it.
     pub unix_time: Duration,
 }
@@ -31,7 +33,13 @@ impl Request {
     /// A request for this path with this body.
     #[must_use]
     pub fn new(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self { path: path.into(), body: body.into(), unix_time: Duration::ZERO }
+        Self { path: path.into(), body: body.into(), headers: Vec::new(), unix_time: Duration::ZERO }
+    }
+
+    /// The same with these headers.
+    #[must_use]
+    pub fn with_headers(self, headers: Vec<(String, String)>) -> Self {
+        Self { headers, ..self }
     }
 
     /// The same at this wall time, which is since the Unix epoch.
@@ -82,7 +90,8 @@ impl Engine {
     /// What happens after this request.
     ///
     /// Every `key` goes through the script on its own, so that several runs can share an engine without
-    /// taking each other's answers.
+    /// taking each other's answers. Where the script names a [`Script::run_header`] and the request has it,
+    /// its value is the key.
     ///
     /// The path must end in `/chat/completions` (OpenAI's Chat Completions) or `/messages` (Anthropic's
     /// Messages) and the body must be a request that the provider would read: JSON, with messages, every tool
@@ -90,6 +99,7 @@ impl Engine {
     /// provider would give, and no step is used.
     pub fn plan(&self, key: &str, request: &Request) -> Plan {
         let number = self.count_request();
+        let key = self.run_of(request).unwrap_or(key);
         let wire = match Wire::of(&request.path) {
             Ok(wire) => wire,
             Err(rejection) => return refuse(Wire::OpenAiChat, number, &rejection),
@@ -117,6 +127,13 @@ impl Engine {
         };
         let answer = fault::answer(number_headers(whole, wire, number), step.fault.as_ref());
         Plan { step: Some(index), mishap: None, delay, answer }
+    }
+
+    /// The run that the request says it belongs to.
+    fn run_of<'a>(&self, request: &'a Request) -> Option<&'a str> {
+        let name = self.script.run_header.as_deref()?;
+        let (_, value) = request.headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name))?;
+        Some(value)
     }
 
     fn count_request(&self) -> u64 {

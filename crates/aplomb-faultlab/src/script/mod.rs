@@ -49,6 +49,14 @@ pub struct Script {
     /// Names consist of ASCII letters, digits and `_`; `input` and `tool_result` are taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub captures: BTreeMap<String, String>,
+    /// The request header whose value is the run of a request: `x-client-request-id`, say. Each value goes
+    /// through the script on its own, from its first step, and is what [`When::run_contains`] looks at.
+    ///
+    /// Without it, and for requests that lack the header, the run is the key that the engine is asked with:
+    /// in Aplomb's own mock the run's id, in the server one for all. Upper and lower case of the name are the
+    /// same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_header: Option<String>,
     /// The answers; at least one. They are given in order, each to the requests that it is for (see
     /// [`When`]).
     pub steps: Vec<Step>,
@@ -117,8 +125,8 @@ pub struct When {
     /// The text of the last user message, `{{input}}` in a template, contains this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_contains: Option<String>,
-    /// The key that the engine is asked with contains this. In Aplomb's own mock the key is the run's id; the
-    /// server has the one key `server` for all, as it cannot know a run from its requests.
+    /// The run of the request contains this: see [`Script::run_header`]. Without that header the server has
+    /// the one run `server` for all, as it cannot know a run from its requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_contains: Option<String>,
 }
@@ -251,7 +259,7 @@ impl Script {
     /// A script of these steps, without captures, that stops at its end.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
-        Self { captures: BTreeMap::new(), steps, at_end: AtEnd::default() }
+        Self { captures: BTreeMap::new(), run_header: None, steps, at_end: AtEnd::default() }
     }
 
     /// Reads a script and checks it as [`Script::validate`] does.

@@ -59,6 +59,9 @@ pub(super) fn script(script: &Script) -> Result<(), ScriptError> {
         capture_name(name)?;
     }
     Captures::compile(&script.captures)?;
+    if script.run_header.as_deref().is_some_and(|name| !is_token(name)) {
+        return Err(ScriptError::new("run_header", "expected a header name: ASCII letters, digits and -"));
+    }
     if script.steps.is_empty() {
         return Err(ScriptError::new("steps", "expected at least one step"));
     }
@@ -396,6 +399,12 @@ mod tests {
             ));
             assert_eq!(mistake, format!("steps[0].fault.{fault}.bytes: expected at most 268435456"));
         }
+    }
+
+    #[test]
+    fn the_header_of_runs_has_a_name() {
+        let mistake = mistake(r#"{ "run_header": "x y", "steps": [ { "reply": { "message": {} } } ] }"#);
+        assert!(mistake.starts_with("run_header: expected a header name"), "{mistake}");
     }
 
     #[test]

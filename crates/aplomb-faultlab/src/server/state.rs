@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::connection::Head;
 use crate::script::{Engine, Plan, Request};
 
-/// The server has one cursor: its requests come from who knows where.
+/// The run of all requests that do not say theirs: they come from who knows where.
 const KEY: &str = "server";
 
 /// A request as it arrived, headers and all (credentials too: give it none that are worth anything).
@@ -54,6 +54,7 @@ struct Session {
 #[derive(Debug)]
 pub(super) struct Ticket {
     engine: Arc<Engine>,
+    headers: Vec<(String, String)>,
     log: u64,
     index: usize,
 }
@@ -78,7 +79,8 @@ impl State {
             headers: joined(&head.headers),
             body: Value::Null,
         });
-        Ticket { engine: Arc::clone(&session.engine), log: session.logs_before, index }
+        let headers = head.headers.clone();
+        Ticket { engine: Arc::clone(&session.engine), headers, log: session.logs_before, index }
     }
 
     /// Completes the entry of a request whose body has arrived, and says what happens now.
@@ -86,7 +88,8 @@ impl State {
         let logged = serde_json::from_slice(&body)
             .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
         let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let plan = ticket.engine.plan(KEY, &Request::new(path, body).at(unix_time));
+        let request = Request::new(path, body).with_headers(ticket.headers.clone()).at(unix_time);
+        let plan = ticket.engine.plan(KEY, &request);
         let mut session = self.session();
         if session.logs_before == ticket.log
             && let Some(entry) = session.log.get_mut(ticket.index)

@@ -157,6 +157,25 @@ fn a_step_may_be_for_some_runs_only() {
 }
 
 #[test]
+fn a_header_may_say_the_run_and_what_lacks_it_has_the_engines_key() {
+    let engine = engine(&json!({ "run_header": "X-Run", "steps": [
+        { "when": { "run_contains": "two" }, "reply": { "message": { "text": "2" } } },
+        { "reply": { "message": { "text": "a" } } },
+        { "reply": { "message": { "text": "b" } } } ] }));
+    let ask = |headers: &[(&str, &str)]| {
+        let headers = headers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let request = Request::new("/v1/chat/completions", hi().to_string()).with_headers(headers);
+        text(engine.plan("k", &request))
+    };
+    assert_eq!(ask(&[("x-run", "one")]), "a");
+    assert_eq!(ask(&[("x-other", "-"), ("x-run", "run-two")]), "2");
+    assert_eq!(ask(&[("x-run", "one")]), "b");
+    assert_eq!(ask(&[("x-run", "run-two")]), "a");
+    assert_eq!(ask(&[]), "a");
+    assert_eq!(ask(&[("x-other", "one")]), "b");
+}
+
+#[test]
 fn a_refused_request_uses_no_step_but_has_a_number() {
     let engine = letters("stop");
     let lost = engine.plan("k", &Request::new("/v1/responses", "{}"));
