@@ -7,8 +7,8 @@
 //! (`…/chat/completions`) and Anthropic's Messages (`…/messages`). A script is written once for both, in
 //! OpenAI's words where the two have different ones.
 //!
-//! The types of this file, and [`Fault`], *are* the JSON that people write; a field's name and meaning here
-//! are its name and meaning there. Unknown fields are refused everywhere. [`Script::from_json`] is the usual
+//! The types of this file, and [`Fault`], *are* the JSON or YAML that people write; a field's name and meaning
+//! here are its name and meaning there. Unknown fields are refused everywhere. [`Script::read`] is the usual
 //! way in; see the crate's documentation for a whole script.
 
 mod anthropic;
@@ -19,6 +19,7 @@ mod faults;
 mod fits;
 mod openai_chat;
 mod plan;
+mod read;
 mod retry_after;
 mod said;
 mod split;
@@ -34,14 +35,17 @@ use serde_json::Value;
 pub use engine::{Engine, Request};
 pub use faults::{CutBy, Fault, PingKind};
 pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
+pub use read::{Format, ScriptError};
 pub use retry_after::{DateForm, RetryAfter};
-pub use validate::ScriptError;
 
 /// A scenario: the answers in the order in which they are given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Script {
+    /// Where the JSON Schema of this language is, for editors. Not read.
+    #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
     /// Names for what a request said: each is a regular expression, searched for in the text of the last user
     /// message. The value is group 1 where the expression has one that took part in the match, else the whole
     /// match, without surrounding white space. Texts use it as `{{name}}`.
@@ -259,24 +263,43 @@ impl Script {
     /// A script of these steps, without captures, that stops at its end.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
-        Self { captures: BTreeMap::new(), run_header: None, steps, at_end: AtEnd::default() }
+        Self { schema: None, captures: BTreeMap::new(), run_header: None, steps, at_end: AtEnd::default() }
     }
 
     /// Reads a script and checks it as [`Script::validate`] does.
     ///
     /// # Errors
     ///
-    /// Says the place (`steps[2].reply.message.text`) and what was expected there.
-    pub fn from_json(json: &str) -> Result<Self, ScriptError> {
-        let script: Self = validate::read(json)?;
+    /// Says the place (`steps[2].reply.message.text`) and what was expected there; where the text is at fault
+    /// and not its meaning, the line and the column, too, and the nearest name for one that there is not.
+    pub fn read(text: &str, format: Format) -> Result<Self, ScriptError> {
+        let script: Self = read::read(text, format)?;
         script.validate()?;
         Ok(script)
+    }
+
+    /// [`Script::read`] for JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Script::read`].
+    pub fn from_json(json: &str) -> Result<Self, ScriptError> {
+        Self::read(json, Format::Json)
+    }
+
+    /// [`Script::read`] for YAML.
+    ///
+    /// # Errors
+    ///
+    /// As [`Script::read`].
+    pub fn from_yaml(yaml: &str) -> Result<Self, ScriptError> {
+        Self::read(yaml, Format::Yaml)
     }
 
     /// Checks what types cannot: at least one step, expressions that compile, templates that use known names,
     /// numbers in range, faults that fit their replies.
     ///
-    /// [`Script::from_json`] and [`Engine::new`] do this themselves. It is here for a script that came inside
+    /// [`Script::read`] and [`Engine::new`] do this themselves. It is here for a script that came inside
     /// another document and whose mistakes should be reported with that document.
     ///
     /// # Errors

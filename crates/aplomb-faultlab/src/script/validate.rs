@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::fits::{self, has_no_body, is_empty};
+use super::read::ScriptError;
 use super::template::{self, BUILT_IN, Captures};
 use super::{Fault, HttpReply, Message, Reply, RetryAfter, Script, Step, Usage, When};
 
@@ -14,44 +14,6 @@ const HEADER_VALUE: &str = "expected a value without line breaks and control cha
 
 /// A hundred years in seconds, as far as a date of a script may be away.
 const CENTURY: u64 = 100 * 366 * 24 * 60 * 60;
-
-/// A mistake in a script: where it is and what was expected there.
-///
-/// Displays as `steps[2].reply.message.text: {{nmae}} is not a name; expected one of input, tool_result`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScriptError {
-    place: String,
-    expected: String,
-}
-
-impl ScriptError {
-    pub(super) fn new(place: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self { place: place.into(), expected: expected.into() }
-    }
-
-    /// The path from the script's root: `steps[2].reply.message.text`; `.` is the script itself.
-    #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-}
-
-impl std::fmt::Display for ScriptError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.expected)
-    }
-}
-
-impl std::error::Error for ScriptError {}
-
-/// Reads JSON, with the path in the error where it does not fit.
-pub(super) fn read<T: DeserializeOwned>(json: &str) -> Result<T, ScriptError> {
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| ScriptError::new(error.path().to_string(), error.inner().to_string()))?;
-    deserializer.end().map_err(|error| ScriptError::new(".", error.to_string()))?;
-    Ok(value)
-}
 
 /// Every rule, in the order in which a reader meets the fields.
 pub(super) fn script(script: &Script) -> Result<(), ScriptError> {
@@ -267,10 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_is_refused_by_place() {
-        let error = mistake(r#"{ "steps": [ { "reply": { "message": { "txt": "hi" } } } ] }"#);
-        assert!(error.starts_with("steps[0].reply.message"), "{error}");
-        assert!(error.contains("unknown field `txt`, expected one of `text`, "), "{error}");
+    fn an_unknown_field_of_a_fault_is_refused_by_place() {
         let error = mistake(
             r#"{ "steps": [ { "reply": { "message": {} },
                  "fault": { "stall": { "after_events": 1, "x": 1 } } } ] }"#,
