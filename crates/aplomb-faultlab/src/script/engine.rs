@@ -9,11 +9,12 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::fault::{self, Body, Whole};
+use super::fits;
 use super::plan::Plan;
 use super::said::Said;
 use super::template::Captures;
 use super::wire::{Chat, Rejection, Wire, request_id};
-use super::{AtEnd, HttpReply, Reply, Script, ScriptError, Step, When};
+use super::{AtEnd, Fault, HttpReply, Mishap, Reply, Script, ScriptError, Step, When};
 
 /// A request, as far as a script cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,12 +68,21 @@ struct Progress {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// Requests that asked for a step.
+    /// Requests that the protocol did not refuse.
     asked: u64,
     /// How many of them each step has served, as far as any was asked for.
     served: Vec<u32>,
     /// The calls that were sent after thoughts, which have to come back with them.
     thought: HashSet<String>,
+}
+
+/// What a request gets: a step, a mishap in its place, or a step that a mishap befalls.
+struct Turn<'a> {
+    step: Option<usize>,
+    mishap: Option<usize>,
+    reply: &'a Reply,
+    fault: Option<&'a Fault>,
+    delay: Duration,
 }
 
 impl Engine {
@@ -108,25 +118,44 @@ impl Engine {
             Ok(chat) => chat,
             Err(rejection) => return refuse(wire, number, &rejection),
         };
-        if let Err(rejection) = self.check_thoughts(key, &chat) {
-            return refuse(wire, number, &rejection);
-        }
-        let (index, step) = match self.next_step(key, &chat) {
-            Ok(next) => next,
+        let turn = match self.turn(key, &chat) {
+            Ok(turn) => turn,
             Err(rejection) => return refuse(wire, number, &rejection),
         };
-        let delay = Duration::from_millis(step.delay_ms).saturating_add(fault::delay(step.fault.as_ref()));
-        let whole = match &step.reply {
+        let Turn { step, mishap, reply, fault, .. } = turn;
+        let delay = turn.delay.saturating_add(fault::delay(fault));
+        let whole = match reply {
             Reply::Http(http) => bare(http, request.unix_time.saturating_add(delay)),
             Reply::Message(message) => {
                 let values = self.captures.values(chat.last_user.as_deref(), chat.tool_result.as_deref());
-                let said = Said::new(message, step.fault.as_ref(), wire, &chat, &values);
+                let said = Said::new(message, fault, wire, &chat, &values);
                 self.remember_thoughts(key, &said);
                 wire.render(&said, &chat, number)
             }
         };
-        let answer = fault::answer(number_headers(whole, wire, number), step.fault.as_ref());
-        Plan { step: Some(index), mishap: None, delay, answer }
+        let answer = fault::answer(number_headers(whole, wire, number), fault);
+        Plan { step, mishap, delay, answer }
+    }
+
+    /// What this request gets.
+    fn turn(&self, key: &str, chat: &Chat) -> Result<Turn<'_>, Rejection> {
+        self.check_thoughts(key, chat)?;
+        let asked = self.count_asked(key);
+        let drawn = self.script.random.as_ref().and_then(|random| random.draw(key, asked));
+        if let Some((index, Mishap { reply: Some(reply), fault, .. })) = drawn {
+            let fault = fault.as_ref();
+            return Ok(Turn { step: None, mishap: Some(index), reply, fault, delay: Duration::ZERO });
+        }
+        let (index, step) = self.next_step(key, chat, asked)?;
+        let fits = |fault: &&Fault| fits::reply(fault, &step.reply).is_ok();
+        let befalls = drawn.and_then(|(index, mishap)| Some((index, mishap.fault.as_ref().filter(fits)?)));
+        Ok(Turn {
+            step: Some(index),
+            mishap: befalls.map(|(index, _)| index),
+            reply: &step.reply,
+            fault: befalls.map(|(_, fault)| fault).or(step.fault.as_ref()),
+            delay: Duration::from_millis(step.delay_ms),
+        })
     }
 
     /// The run that the request says it belongs to.
@@ -140,6 +169,14 @@ impl Engine {
         let mut progress = self.progress();
         progress.requests += 1;
         progress.requests
+    }
+
+    /// The number of this request among those of `key` that the protocol does not refuse.
+    fn count_asked(&self, key: &str) -> u64 {
+        let mut progress = self.progress();
+        let place = progress.places.entry(key.to_owned()).or_default();
+        place.asked += 1;
+        place.asked
     }
 
     /// Whether every call that `key` got after thoughts comes back with them.
@@ -169,11 +206,10 @@ impl Engine {
 
     /// Moves `key` on by one request: the first step that is for such a request and has not yet served as
     /// many as it is to serve.
-    fn next_step(&self, key: &str, chat: &Chat) -> Result<(usize, &Step), Rejection> {
+    fn next_step(&self, key: &str, chat: &Chat, asked: u64) -> Result<(usize, &Step), Rejection> {
         let steps = &self.script.steps;
         let mut progress = self.progress();
         let place = progress.places.entry(key.to_owned()).or_default();
-        place.asked += 1;
         place.served.resize(steps.len(), 0);
         let counted = steps.iter().zip(&mut place.served).enumerate();
         let mut matching: Vec<(usize, &Step, &mut u32)> = counted
@@ -200,7 +236,7 @@ impl Engine {
             }
             None if matched == 0 => Err(Rejection::no_step_matches(steps.len())),
             None if matched < steps.len() => Err(Rejection::matching_steps_ended(matched, served_in_all)),
-            None => Err(Rejection::script_ended(matched, served_in_all, place.asked)),
+            None => Err(Rejection::script_ended(matched, served_in_all, asked)),
         }
     }
 

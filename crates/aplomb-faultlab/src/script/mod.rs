@@ -19,6 +19,7 @@ mod faults;
 mod fits;
 mod openai_chat;
 mod plan;
+mod random;
 mod read;
 mod retry_after;
 mod said;
@@ -35,6 +36,7 @@ use serde_json::Value;
 pub use engine::{Engine, Request};
 pub use faults::{CutBy, Fault, PingKind};
 pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
+pub use random::{Mishap, Random};
 pub use read::{Format, ScriptError};
 pub use retry_after::{DateForm, RetryAfter};
 
@@ -67,6 +69,9 @@ pub struct Script {
     /// What a request gets after the last step.
     #[serde(default)]
     pub at_end: AtEnd,
+    /// Mishaps by lot, on top of the steps or in their place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub random: Option<Random>,
 }
 
 /// What a request gets when every step that is for it has been served (every step at all, where none has a
@@ -263,7 +268,14 @@ impl Script {
     /// A script of these steps, without captures, that stops at its end.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
-        Self { schema: None, captures: BTreeMap::new(), run_header: None, steps, at_end: AtEnd::default() }
+        Self {
+            schema: None,
+            captures: BTreeMap::new(),
+            run_header: None,
+            steps,
+            at_end: AtEnd::default(),
+            random: None,
+        }
     }
 
     /// Reads a script and checks it as [`Script::validate`] does.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::fits::{self, has_no_body, is_empty};
+use super::fits::{self, Misfit, has_no_body, is_empty};
 use super::read::ScriptError;
 use super::template::{self, BUILT_IN, Captures};
-use super::{Fault, HttpReply, Message, Reply, RetryAfter, Script, Step, Usage, When};
+use super::{Fault, HttpReply, Message, Mishap, Random, Reply, RetryAfter, Script, Step, Usage, When};
 
 const HEADER_VALUE: &str = "expected a value without line breaks and control characters";
 
@@ -29,6 +29,22 @@ pub(super) fn script(script: &Script) -> Result<(), ScriptError> {
     }
     for (index, step) in script.steps.iter().enumerate() {
         Checker { captures: &script.captures, place: format!("steps[{index}]") }.step(step)?;
+    }
+    script.random.as_ref().map_or(Ok(()), |random| self::random(random, script))
+}
+
+fn random(random: &Random, script: &Script) -> Result<(), ScriptError> {
+    if !(0.0..=1.0).contains(&random.rate) {
+        return Err(ScriptError::new(
+            "random.rate",
+            format!("expected a share from 0 to 1, not {}", random.rate),
+        ));
+    }
+    if random.faults.is_empty() {
+        return Err(ScriptError::new("random.faults", "expected one at least"));
+    }
+    for (index, mishap) in random.faults.iter().enumerate() {
+        Checker { captures: &script.captures, place: format!("random.faults[{index}]") }.mishap(mishap)?;
     }
     Ok(())
 }
@@ -60,10 +76,7 @@ impl Checker<'_> {
 
     fn step(&self, step: &Step) -> Result<(), ScriptError> {
         step.when.as_ref().map_or(Ok(()), |when| self.when(when))?;
-        match &step.reply {
-            Reply::Http(http) => self.http(http)?,
-            Reply::Message(message) => self.message(message)?,
-        }
+        self.reply(&step.reply)?;
         if let Some(fault) = &step.fault {
             self.fault(fault, &step.reply)?;
         }
@@ -73,6 +86,27 @@ impl Checker<'_> {
             );
         }
         Ok(())
+    }
+
+    fn mishap(&self, mishap: &Mishap) -> Result<(), ScriptError> {
+        if mishap.weight == 0 {
+            return Err(
+                self.error("weight", "expected 1 or more; leave the fault out if it is never to happen")
+            );
+        }
+        match (&mishap.reply, &mishap.fault) {
+            (None, None) => Err(ScriptError::new(self.place.as_str(), "expected a reply or a fault")),
+            (Some(reply), None) => self.reply(reply),
+            (Some(reply), Some(fault)) => self.reply(reply).and_then(|()| self.fault(fault, reply)),
+            (None, Some(fault)) => fits::numbers(fault).map_err(|misfit| self.misfit(&misfit)),
+        }
+    }
+
+    fn reply(&self, reply: &Reply) -> Result<(), ScriptError> {
+        match reply {
+            Reply::Http(http) => self.http(http),
+            Reply::Message(message) => self.message(message),
+        }
     }
 
     fn when(&self, when: &When) -> Result<(), ScriptError> {
@@ -199,9 +233,11 @@ impl Checker<'_> {
     }
 
     fn fault(&self, fault: &Fault, reply: &Reply) -> Result<(), ScriptError> {
-        fits::numbers(fault)
-            .and_then(|()| fits::reply(fault, reply))
-            .map_err(|misfit| self.error(&format!("fault.{}", misfit.field), misfit.expected))
+        fits::numbers(fault).and_then(|()| fits::reply(fault, reply)).map_err(|misfit| self.misfit(&misfit))
+    }
+
+    fn misfit(&self, misfit: &Misfit) -> ScriptError {
+        self.error(&format!("fault.{}", misfit.field), misfit.expected.as_str())
     }
 }
 
@@ -364,6 +400,34 @@ mod tests {
     fn the_header_of_runs_has_a_name() {
         let mistake = mistake(r#"{ "run_header": "x y", "steps": [ { "reply": { "message": {} } } ] }"#);
         assert!(mistake.starts_with("run_header: expected a header name"), "{mistake}");
+    }
+
+    #[test]
+    fn a_lot_has_a_share_and_something_to_draw() {
+        let with = |random: &str| {
+            mistake(&format!(
+                r#"{{ "steps": [ {{ "reply": {{ "message": {{}} }} }} ], "random": {random} }}"#
+            ))
+        };
+        assert!(
+            with(r#"{ "seed": 1, "rate": 1.5, "faults": [] }"#).starts_with("random.rate: expected a share")
+        );
+        assert!(with(r#"{ "seed": 1, "rate": 1, "faults": [] }"#).starts_with("random.faults: expected one"));
+        let draw = |mishap: &str| with(&format!(r#"{{ "seed": 1, "rate": 0.5, "faults": [ {mishap} ] }}"#));
+        assert_eq!(draw("{}"), "random.faults[0]: expected a reply or a fault");
+        assert!(draw(r#"{ "weight": 0, "fault": "silence" }"#).starts_with("random.faults[0].weight"));
+        assert!(
+            draw(r#"{ "fault": { "drip": { "bytes": 0, "every_ms": 0 } } }"#)
+                .starts_with("random.faults[0].fault.drip.bytes")
+        );
+        let http = r#""reply": { "http": { "status": 503 } }"#;
+        assert!(
+            draw(&format!(r#"{{ {http}, "fault": "crlf" }}"#)).starts_with("random.faults[0].fault.crlf")
+        );
+        assert!(
+            draw(r#"{ "reply": { "message": { "text": "{{x}}" } } }"#)
+                .starts_with("random.faults[0].reply.message.text")
+        );
     }
 
     #[test]

@@ -175,6 +175,72 @@ fn a_header_may_say_the_run_and_what_lacks_it_has_the_engines_key() {
     assert_eq!(ask(&[("x-other", "one")]), "b");
 }
 
+/// Every request has a mishap, of which there is one.
+fn unlucky(mishap: &Value, reply: &Value) -> Engine {
+    engine(&json!({ "steps": [ { "reply": reply } ], "at_end": "repeat_last",
+                    "random": { "seed": 1, "rate": 1, "faults": [mishap] } }))
+}
+
+#[test]
+fn a_mishaps_reply_leaves_the_step_for_the_next_request() {
+    let script = |rate: f64| {
+        json!({ "steps": [ { "reply": { "message": { "text": "a" } } }, { "reply": { "message": { "text": "b" } } } ],
+                "random": { "seed": 3, "rate": rate, "faults": [ { "reply": { "http": { "status": 503 } } } ] } })
+    };
+    let engine = engine(&script(0.5));
+    let plans: Vec<Plan> = (0..40).map(|_| ask(&engine, "k", &hi())).collect();
+    let (unlucky, others): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| plan.mishap.is_some());
+    assert!(unlucky.len() > 1 && others.len() > 2, "{plans:?}");
+    for plan in unlucky {
+        assert_eq!((plan.step, response(plan.clone()).status), (None, 503));
+    }
+    // Whoever was spared had the steps in order, and after them the end.
+    let steps: Vec<Option<usize>> = others.iter().map(|plan| plan.step).collect();
+    assert_eq!(steps[..3], [Some(0), Some(1), None]);
+}
+
+#[test]
+fn a_mishaps_fault_befalls_the_step() {
+    let plan = ask(&unlucky(&json!({ "fault": "silence" }), &json!({ "message": {} })), "k", &hi());
+    assert_eq!((plan.step, plan.mishap, plan.answer), (Some(0), Some(0), Answer::Silence));
+}
+
+#[test]
+fn a_mishap_may_be_a_reply_with_a_fault() {
+    let mishap = json!({ "reply": { "http": { "status": 502, "body": "abcd" } },
+                         "fault": { "cut": { "after_events": 0, "by": "fin" } } });
+    let plan = ask(&unlucky(&mishap, &json!({ "message": {} })), "k", &hi());
+    assert_eq!((plan.step, plan.mishap), (None, Some(0)));
+    let response = response(plan);
+    assert_eq!((response.status, response.end), (502, End::Fin));
+}
+
+#[test]
+fn a_fault_that_does_not_fit_the_step_leaves_it_alone() {
+    let engine =
+        unlucky(&json!({ "fault": { "cut_arguments": {} } }), &json!({ "message": { "text": "a" } }));
+    let plan = ask(&engine, "k", &hi());
+    assert_eq!((plan.step, plan.mishap), (Some(0), None));
+    assert_eq!(text(plan), "a");
+}
+
+#[test]
+fn the_same_seed_has_the_same_plans_whatever_other_runs_do() {
+    let script = json!({ "at_end": "restart", "steps": [ { "reply": { "message": { "text": "a" } } } ],
+        "random": { "seed": 42, "rate": 0.5, "faults": [
+            { "weight": 2, "fault": "crlf" }, { "reply": { "http": { "status": 529 } } } ] } });
+    let lots = |others: usize| -> Vec<Option<usize>> {
+        let engine = engine(&script);
+        let alone = (0..50).map(|_| {
+            (0..others).for_each(|_| drop(ask(&engine, "other", &hi())));
+            ask(&engine, "k", &hi()).mishap
+        });
+        alone.collect()
+    };
+    assert_eq!(lots(0), lots(2));
+    assert!(lots(0).contains(&Some(0)) && lots(0).contains(&Some(1)) && lots(0).contains(&None));
+}
+
 #[test]
 fn a_refused_request_uses_no_step_but_has_a_number() {
     let engine = letters("stop");
