@@ -13,7 +13,8 @@
 //!   can.
 //! - [`server`] (feature `server`): the raw-TCP server that plays plans over HTTP/1.1, byte for byte.
 //!
-//! A script is JSON. This one throttles, cuts the second answer off, calls a tool and then reports its
+//! A script is YAML or JSON; its JSON Schema is in the repository (`schema/faultlab.schema.json`, feature
+//! `schema`), and `docs/faultlab.md` is the guide. This one throttles, cuts the second answer off, calls a tool and then reports its
 //! result:
 //!
 //! ```

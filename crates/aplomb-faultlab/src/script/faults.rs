@@ -13,7 +13,7 @@ use super::Reply;
 /// says what a mock has instead.
 ///
 /// *Streamed* is what a [`Reply::Message`] is when the request asks for a stream; everything else is *plain*,
-/// a [`Reply::Http`] always.
+/// as a [`Reply::Http`] always is.
 ///
 /// `after_events` counts the content events of a stream, each an SSE event. OpenAI: the one that names the
 /// role is the first, then come thinking, text and tool calls. Anthropic: `message_start` is the first, a
@@ -23,6 +23,7 @@ use super::Reply;
 /// which only OpenAI has. A plain answer has no events and ignores the number: where a stream breaks after
 /// so many events, a plain body breaks after half its bytes, rounded down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Fault {
@@ -42,19 +43,19 @@ pub enum Fault {
         /// How the connection ends.
         by: CutBy,
     },
-    /// The stream ends cleanly, as HTTP sees it, but the message never does.
+    /// The stream ends cleanly, as HTTP sees it, but the message never does. Needs a message.
     ///
     /// Streamed: every content event, no terminal event. Plain: `finish_reason` (`stop_reason`) is `null`.
-    /// Needs a message.
     EndWithoutTerminal {
         /// Whether `data: [DONE]` is sent all the same. Plain answers and Anthropic have no such thing and
         /// ignore it.
         done: bool,
     },
     /// An error arrives in the body of an answer that began as a success; then the body ends cleanly.
+    /// Needs a message.
     ///
     /// Streamed: `after_events` events, then the error as an event. Plain: status 200 and the error as its
-    /// body. Needs a message.
+    /// body.
     ErrorEvent {
         /// Content events before the error.
         after_events: usize,
@@ -95,11 +96,11 @@ pub enum Fault {
         /// Content events before the silence.
         after_events: usize,
     },
-    /// One piece of JSON is broken; everything around it is in order.
+    /// One piece of JSON is broken; everything around it is in order. Needs a message.
     ///
     /// Streamed: of the event after `after_events` events, only the first half of its data is sent, as an
     /// event; then the stream goes on to its proper end. A number past the content breaks the first terminal
-    /// event. Plain: half the document's bytes, announced as if that were all. Needs a message.
+    /// event. Plain: half the document's bytes, announced as if that were all.
     MalformedEvent {
         /// Whole content events before the broken one.
         after_events: usize,
@@ -235,6 +236,7 @@ fn length() -> String {
 
 /// What keeps a stream alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PingKind {
@@ -248,6 +250,7 @@ pub enum PingKind {
 
 /// How a connection ends in mid-answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CutBy {

@@ -23,6 +23,8 @@ mod random;
 mod read;
 mod retry_after;
 mod said;
+#[cfg(feature = "schema")]
+mod schema;
 mod split;
 mod template;
 mod validate;
@@ -39,9 +41,12 @@ pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
 pub use random::{Mishap, Random};
 pub use read::{Format, ScriptError};
 pub use retry_after::{DateForm, RetryAfter};
+#[cfg(feature = "schema")]
+pub use schema::json_schema;
 
 /// A scenario: the answers in the order in which they are given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Script {
@@ -77,6 +82,7 @@ pub struct Script {
 /// What a request gets when every step that is for it has been served (every step at all, where none has a
 /// [`When`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AtEnd {
@@ -92,6 +98,7 @@ pub enum AtEnd {
 
 /// One answer, or the same answer several times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Step {
@@ -128,6 +135,7 @@ fn once() -> u32 {
 /// are, `stop` refuses the request. A request that no step matches is refused in any case, with HTTP 400.
 /// With OpenAI's protocol the error's code is `no_step_matches` then, and else `script_ended`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct When {
@@ -142,6 +150,7 @@ pub struct When {
 
 /// What the provider means to answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reply {
@@ -157,6 +166,7 @@ pub enum Reply {
 /// With status 200 it is what gateways make of failures: an error in the body of a success, a page in HTML where
 /// JSON was asked for, `{}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HttpReply {
@@ -185,6 +195,7 @@ pub struct HttpReply {
 /// that a test which reads the text sees it. A `{{` that no `}}` follows is plain text, and values are not
 /// expanded again.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Message {
@@ -222,6 +233,7 @@ pub struct Message {
 
 /// A call of a tool by the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolCall {
@@ -246,6 +258,7 @@ fn no_arguments() -> Value {
 
 /// Token counts that a message reports, each protocol in its own way of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Usage {

@@ -11,6 +11,7 @@ use super::{Fault, Reply};
 /// [`Script::run_header`](super::Script::run_header)) and its number among the run's requests, and from nothing
 /// else: neither from the clock nor from what other runs do. Requests that the protocol refuses are not counted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Random {
@@ -28,6 +29,7 @@ pub struct Random {
 /// A fault alone that does not fit the step's reply (such as half of a tool call's arguments where none is
 /// called) leaves the step as it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Mishap {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// How long a client is asked to wait, and in which form. What does not fit here is a header like any other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum RetryAfter {
@@ -30,6 +31,7 @@ pub enum RetryAfter {
 
 /// The forms of a date in HTTP (RFC 9110, 5.6.7). A client must understand all three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DateForm {
