@@ -204,7 +204,8 @@ pub struct Message {
     pub text: Option<String>,
     /// What the model thinks before it says anything. OpenAI's protocol: `reasoning_content`, as DeepSeek
     /// sends it. Anthropic's: a `thinking` block, whose signature a client has to send back as it is, or its
-    /// next request is refused.
+    /// next request is refused; and one that asks for thinking has to send back the thoughts before a call
+    /// together with its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
     /// Whether the model also thinks what nobody may read, after its other thoughts. Anthropic's protocol: a
@@ -271,8 +272,9 @@ pub struct Usage {
     /// `cache_read_input_tokens`, which `input_tokens` has not. Not reported, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_tokens: Option<u64>,
-    /// How many were written to the cache. Anthropic: `cache_creation_input_tokens`, which `input_tokens` has
-    /// not. OpenAI reports no such thing. Not reported, if not given.
+    /// How many were written to the cache. OpenAI: `prompt_tokens_details.cache_write_tokens`, which
+    /// `prompt_tokens` has in it. Anthropic: `cache_creation_input_tokens`, which `input_tokens` has not. Not
+    /// reported, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
 }

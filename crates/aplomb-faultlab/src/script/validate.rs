@@ -371,6 +371,15 @@ mod tests {
         );
         assert!(with(empty, r#""wrong_chunk_size": { "after_events": 0 }"#).contains("with a body"));
         assert!(with(empty, r#""drip": { "bytes": 1, "every_ms": 0 }"#).contains("a body to drip"));
+        for fault in ["glued_events", "split_event"] {
+            let mistake = with(empty, &format!(r#""{fault}": {{ "after_events": 0 }}"#));
+            assert!(mistake.starts_with(&format!("steps[0].fault.{fault}: expected a reply with a message")));
+        }
+        for fault in ["huge_event", "flood"] {
+            let mistake =
+                with(r#"{ "status": 204 }"#, &format!(r#""{fault}": {{ "after_events": 0, "bytes": 9 }}"#));
+            assert!(mistake.contains("expected a reply with a status that can have a body"), "{mistake}");
+        }
     }
 
     #[test]

@@ -34,6 +34,22 @@ async fn a_success_may_be_an_error_a_page_or_nothing_streamed_or_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_bare_answer_can_be_huge_or_a_flood_too() {
+    for (fault, framing, body) in [
+        ("huge_event", "content-length: 9", "{}       "),
+        ("flood", "transfer-encoding: chunked", "2\r\n{}\r\n7\r\n       \r\n0\r\n\r\n"),
+    ] {
+        let script = format!(
+            r#"{{ "steps": [ {{ "reply": {{ "http": {{ "status": 200, "body": {{}} }} }},
+                 "fault": {{ "{fault}": {{ "after_events": 0, "bytes": 9 }} }} }} ] }}"#
+        );
+        let (mut client, _server) = OPENAI.ask(&script, OPENAI.streamed).await;
+        client.expect(&(OPENAI.head("application/json", framing) + body));
+        client.expect_silence();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn retry_after_has_every_form_that_is_no_date() {
     for (retry_after, header) in [
         (r#"{ "seconds": 1 }"#, "retry-after: 1"),

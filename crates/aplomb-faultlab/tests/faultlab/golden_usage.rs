@@ -1,6 +1,7 @@
 //! Token counts with a cache, and thoughts that nobody may read, byte for byte on both protocols.
 //!
-//! Sources: <https://platform.openai.com/docs/guides/prompt-caching> for `prompt_tokens_details`,
+//! Sources: <https://platform.openai.com/docs/guides/prompt-caching> and OpenAI's SDKs for
+//! `prompt_tokens_details`,
 //! <https://platform.claude.com/docs/en/build-with-claude/prompt-caching> for the three counts of a prompt, and
 //! <https://platform.claude.com/docs/en/build-with-claude/extended-thinking> for `redacted_thinking`.
 
@@ -14,7 +15,7 @@ const CACHED: &str = r#"{ "text": "Hello you", "usage": {
 async fn openai_counts_cached_tokens_inside_the_prompt() {
     let usage = concat!(
         r#""usage":{"prompt_tokens":100,"completion_tokens":3,"total_tokens":103,"#,
-        r#""prompt_tokens_details":{"cached_tokens":60}}"#
+        r#""prompt_tokens_details":{"cached_tokens":60,"cache_write_tokens":30}}"#
     );
     let plain = r#""usage":{"prompt_tokens":1,"completion_tokens":3,"total_tokens":4}"#;
     let (mut client, _server) = OPENAI.ask(&script(CACHED, "null"), OPENAI.plain).await;

@@ -10,6 +10,7 @@ use crate::script::wire::{Rejection, Unthought};
 /// Whether Anthropic would read this conversation.
 pub(super) fn check(system: Option<&Content>, messages: &[Message]) -> Result<(), Rejection> {
     texts(system, messages)?;
+    systems(messages)?;
     calls(messages)?;
     unique_calls(messages)?;
     signatures(messages)
@@ -46,6 +47,22 @@ fn texts(system: Option<&Content>, messages: &[Message]) -> Result<(), Rejection
     Ok(())
 }
 
+/// A system message comes right after a user's, with text alone
+/// (<https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-8>, "Mid-conversation system
+/// messages").
+fn systems(messages: &[Message]) -> Result<(), Rejection> {
+    let pairs = messages.iter().zip(messages.iter().skip(1)).enumerate();
+    for (index, (before, message)) in pairs.filter(|(_, (_, message))| message.role == Role::System) {
+        if before.role != Role::User || message.content.blocks().iter().any(|block| block.text().is_none()) {
+            return Err(invalid(format!(
+                "messages.{}: a `system` message holds text, and comes right after a `user` message",
+                index + 1
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn has_a_word(place: &str, text: &str) -> Result<(), Rejection> {
     if text.is_empty() {
         return Err(invalid(format!("{place}: text content blocks must be non-empty")));
@@ -66,7 +83,7 @@ fn calls(messages: &[Message]) -> Result<(), Rejection> {
     for (index, message) in messages.iter().enumerate() {
         let answered: Vec<&str> = match message.role {
             Role::User => message.content.leading_results().collect(),
-            Role::Assistant => Vec::new(),
+            Role::Assistant | Role::System => Vec::new(),
         };
         all_answered(&called, &answered, index)?;
         let mut results = BTreeSet::new();
@@ -87,7 +104,7 @@ fn calls(messages: &[Message]) -> Result<(), Rejection> {
             }
         }
         called = match message.role {
-            Role::User => Vec::new(),
+            Role::User | Role::System => Vec::new(),
             Role::Assistant => message.content.calls().collect(),
         };
     }
@@ -150,7 +167,7 @@ fn unique_calls(messages: &[Message]) -> Result<(), Rejection> {
     for (index, message) in messages.iter().enumerate() {
         for (place, block) in message.content.blocks().iter().enumerate() {
             let Block::ToolUse { id, .. } = block else { continue };
-            if message.role == Role::User {
+            if message.role != Role::Assistant {
                 return Err(invalid(format!(
                     "messages.{index}.content.{place}: `tool_use` blocks are for `assistant` messages alone"
                 )));
@@ -294,6 +311,21 @@ mod tests {
         // A tool may have nothing to say.
         let turn = [user("go"), assistant(json!([call("c1")])), user(json!([result("c1", "")]))];
         assert!(chat(&turn).is_ok());
+    }
+
+    #[test]
+    fn a_system_message_is_text_after_the_users() {
+        let system = |content: Value| json!({ "role": "system", "content": content });
+        let result = user(json!([result("c1", "x")]));
+        let turn = [user("go"), assistant(json!([call("c1")])), result.clone(), system(json!("be brief"))];
+        assert_eq!(chat(&turn).unwrap().tool_result.as_deref(), Some("x"));
+        assert!(chat(&[user("go"), system(json!([text("be brief")])), assistant("ok"), user("on")]).is_ok());
+        let misplaced = refusal(&[user("go"), assistant("ok"), system(json!("be brief")), user("on")]);
+        assert!(misplaced.starts_with("messages.2: a `system` message holds text, and comes"), "{misplaced}");
+        let between = refusal(&[user("go"), assistant(json!([call("c1")])), system(json!("x")), result]);
+        assert!(between.starts_with("messages.2: "), "{between}");
+        let image = refusal(&[user("go"), system(json!([{ "type": "image", "source": {} }]))]);
+        assert!(image.starts_with("messages.1: "), "{image}");
     }
 
     #[test]

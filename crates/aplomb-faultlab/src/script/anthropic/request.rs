@@ -34,13 +34,14 @@ pub(super) struct Message {
     pub(super) content: Content,
 }
 
-/// There are no others: a system prompt is a field of the request and a tool's result a user's block
-/// (<https://platform.claude.com/docs/en/api/messages>).
+/// There are no others: a tool's result is a user's block (<https://platform.claude.com/docs/en/api/messages>).
 #[derive(Deserialize, PartialEq, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Role {
     User,
     Assistant,
+    /// In mid-conversation; the system prompt is a field of the request.
+    System,
 }
 
 #[derive(Deserialize)]
@@ -167,7 +168,7 @@ pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
     let messages = document.messages.unwrap_or_default();
     match messages.first() {
         None => return Err(invalid("messages: at least one message is required")),
-        Some(Message { role: Role::Assistant, .. }) => {
+        Some(Message { role: Role::Assistant | Role::System, .. }) => {
             return Err(invalid("messages: first message must use the \"user\" role"));
         }
         Some(Message { role: Role::User, .. }) => {}
@@ -271,7 +272,10 @@ mod tests {
 
     #[test]
     fn the_user_speaks_first() {
-        assert!(refusal(&[assistant("hi")]).contains("first message must use the \"user\" role"));
+        let system = json!({ "role": "system", "content": "x" });
+        for first in [assistant("hi"), system] {
+            assert!(refusal(&[first, user("go")]).contains("first message must use the \"user\" role"));
+        }
     }
 
     #[test]
@@ -283,7 +287,7 @@ mod tests {
             "max_tokens: Field required"
         );
         assert!(refused(r#"{ "max_tokens": 1, "messages": [] }"#).starts_with("messages: at least one"));
-        let system = r#"{ "max_tokens": 1, "messages": [ { "role": "system", "content": "x" } ] }"#;
-        assert!(refused(system).contains("expected `user` or `assistant`"));
+        let tool = r#"{ "max_tokens": 1, "messages": [ { "role": "tool", "content": "x" } ] }"#;
+        assert!(refused(tool).contains("unknown variant `tool`"));
     }
 }

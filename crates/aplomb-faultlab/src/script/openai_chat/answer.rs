@@ -154,20 +154,25 @@ struct Usage {
 }
 
 /// What is special about some of the prompt's tokens, which are counted there already
-/// (<https://platform.openai.com/docs/guides/prompt-caching>, "Requirements").
+/// (<https://platform.openai.com/docs/guides/prompt-caching>, and `PromptTokensDetails` of OpenAI's SDKs, which
+/// are generated from its API description).
 #[derive(Serialize, Clone, Copy)]
 struct PromptDetails {
-    cached_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_write_tokens: Option<u64>,
 }
 
 impl Usage {
     fn of(usage: script::Usage) -> Self {
-        let script::Usage { prompt_tokens, completion_tokens, cached_tokens, .. } = usage;
+        let script::Usage { prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens } = usage;
+        let details = PromptDetails { cached_tokens, cache_write_tokens };
         Self {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens.saturating_add(completion_tokens),
-            prompt_tokens_details: cached_tokens.map(|cached_tokens| PromptDetails { cached_tokens }),
+            prompt_tokens_details: cached_tokens.or(cache_write_tokens).map(|_| details),
         }
     }
 }
