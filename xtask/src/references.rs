@@ -1,4 +1,4 @@
-//! The references under `docs/`, from the tables in the code.
+//! The references under `docs/` and `schema/`, from the tables and types in the code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,20 @@ use aplomb_core::error::{Code, codes};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 
+use crate::faultlab;
+
 const NOTE: &str = "<!-- Generated from the code by `cargo run -p xtask`. -->\n\n";
 
-fn references() -> [(PathBuf, String); 2] {
-    [(docs().join("errors.md"), errors()), (docs().join("events.md"), events())]
+fn references() -> Result<[(PathBuf, String); 4], String> {
+    let guide = docs().join("faultlab.md");
+    let written = std::fs::read_to_string(&guide)
+        .map_err(|error| format!("cannot read {}: {error}", guide.display()))?;
+    Ok([
+        (docs().join("errors.md"), errors()),
+        (docs().join("events.md"), events()),
+        (docs().join("../schema/faultlab.schema.json"), faultlab::schema()),
+        (guide, faultlab::guide(&written)?),
+    ])
 }
 
 fn docs() -> PathBuf {
@@ -19,7 +29,7 @@ fn docs() -> PathBuf {
 
 /// Writes the references.
 pub(crate) fn write() -> Result<String, String> {
-    for (file, text) in references() {
+    for (file, text) in references()? {
         let written = std::fs::create_dir_all(file.parent().unwrap_or(&file))
             .and_then(|()| std::fs::write(&file, text));
         written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
@@ -30,7 +40,7 @@ pub(crate) fn write() -> Result<String, String> {
 /// Fails if a reference is not what would be written, or a page does not agree with its code.
 pub(crate) fn check() -> Result<String, String> {
     check_pages()?;
-    for (file, text) in references() {
+    for (file, text) in references()? {
         if std::fs::read_to_string(&file).ok().as_deref() != Some(&text) {
             return Err(format!("{} is not up to date: run `cargo run -p xtask`", file.display()));
         }

@@ -80,7 +80,7 @@ pub(crate) enum ErrorsFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct FaultlabArguments {
-    /// What to answer, as JSON.
+    /// What to answer, as YAML (.yaml, .yml) or JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) script: PathBuf,
     /// The port; 0 takes a free one.

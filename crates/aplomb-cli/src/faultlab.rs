@@ -1,7 +1,7 @@
 //! `aplomb faultlab`: serves a script until it is interrupted.
 
 use aplomb::{Cancellation, Error, codes};
-use aplomb_faultlab::script::Script;
+use aplomb_faultlab::script::{Format, Script};
 use aplomb_faultlab::server;
 
 use crate::args::FaultlabArguments;
@@ -26,7 +26,7 @@ async fn serve(arguments: FaultlabArguments) -> Result<u8, Error> {
         Error::new(codes::USER_INVALID_INPUT, format!("cannot read {file}: {error}"))
             .with_foreign_cause(error)
     })?;
-    let script = Script::from_json(&text).map_err(|error| {
+    let script = Script::read(&text, Format::of(&script)).map_err(|error| {
         Error::new(codes::USER_INVALID_INPUT, format!("{file}: {error}")).with_foreign_cause(error)
     })?;
     let cannot_listen = |error| {

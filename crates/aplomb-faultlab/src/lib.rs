@@ -15,7 +15,8 @@
 //!   HTTP/2; on clear text, or on TLS with certificates that are good or bad. This feature alone brings tokio,
 //!   rustls, rcgen and h2.
 //!
-//! A script is JSON. This one throttles, cuts the second answer off, calls a tool and then reports its
+//! A script is YAML or JSON; its JSON Schema is in the repository (`schema/faultlab.schema.json`, feature
+//! `schema`), and `docs/faultlab.md` is the guide. This one throttles, cuts the second answer off, calls a tool and then reports its
 //! result:
 //!
 //! ```

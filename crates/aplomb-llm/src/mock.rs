@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, pending};
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::clocks::pause;
+use crate::clocks::{pause, wall_ms};
 use crate::transport::{Body, Request, Response, Transport};
 
 /// Plays a script. Every run goes through it from the beginning.
@@ -38,7 +38,8 @@ impl MockTransport {
 impl Transport for MockTransport {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
         Box::pin(async move {
-            let asked = script::Request::new(request.path.into_owned(), request.body);
+            let asked = script::Request::new(request.path.into_owned(), request.body)
+                .at(Duration::from_millis(wall_ms()));
             let Plan { delay, answer, .. } = self.engine.plan(&request.run_id, &asked);
             if !delay.is_zero() {
                 pause(delay).await;

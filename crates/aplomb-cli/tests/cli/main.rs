@@ -7,6 +7,7 @@
 )]
 
 mod errors;
+mod faultlab;
 mod rendered;
 mod run;
 mod support;

@@ -28,17 +28,46 @@ pub(super) fn head(fault: Option<&Fault>) -> Head {
     }
 }
 
-/// The event with the first half of its data; what is not of the data stays. Half of a JSON object is none.
-pub(super) fn half_event(event: &[u8]) -> Bytes {
+/// The event as two, each with half of the data; what is not of the data stays in both. Half of a JSON object
+/// is none.
+pub(super) fn halves(event: &[u8]) -> [Bytes; 2] {
     let event = String::from_utf8_lossy(event);
-    let lines = event.lines().map(|line| match line.strip_prefix("data: ") {
-        Some(data) => {
-            let half: String = data.chars().take(data.chars().count() / 2).collect();
-            format!("data: {half}\n")
-        }
-        None => format!("{line}\n"),
-    });
-    Bytes::from(lines.collect::<String>())
+    [true, false].map(|first| {
+        let lines = event.lines().map(|line| match line.strip_prefix("data: ") {
+            Some(data) => {
+                let middle = data.chars().count() / 2;
+                let half: String = if first {
+                    data.chars().take(middle).collect()
+                } else {
+                    data.chars().skip(middle).collect()
+                };
+                format!("data: {half}\n")
+            }
+            None => format!("{line}\n"),
+        });
+        Bytes::from(lines.collect::<String>())
+    })
+}
+
+/// The event with the next one's data after its own, on the same line.
+pub(super) fn glued(event: &[u8], next: &[u8]) -> Bytes {
+    let (event, next) = (String::from_utf8_lossy(event), String::from_utf8_lossy(next));
+    let data: String = next.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    Bytes::from(format!("{}{data}\n\n", event.trim_end_matches('\n')))
+}
+
+/// The event with `bytes` bytes in all, by spaces before the brace that ends its JSON.
+pub(super) fn padded_event(event: &[u8], bytes: usize) -> Bytes {
+    const END: &[u8] = b"}\n\n";
+    match event.strip_suffix(END) {
+        Some(start) => [start, &spaces(bytes.saturating_sub(event.len())), END].concat().into(),
+        None => Bytes::copy_from_slice(event),
+    }
+}
+
+/// So many spaces.
+pub(super) fn spaces(count: usize) -> Bytes {
+    Bytes::from(vec![b' '; count])
 }
 
 /// The chunks of a body to its end, the first of them one byte larger than its size says.
@@ -114,8 +143,27 @@ mod tests {
 
     #[test]
     fn half_an_event_is_still_an_event() {
-        assert_eq!(half_event(b"event: x\ndata: {\"a\":1}\n\n"), "event: x\ndata: {\"a\n\n");
-        assert_eq!(half_event("data: \"äö\"\n\n".as_bytes()), "data: \"ä\n\n");
+        let [first, second] = halves(b"event: x\ndata: {\"a\":1}\n\n");
+        assert_eq!(
+            (&first[..], &second[..]),
+            (&b"event: x\ndata: {\"a\n\n"[..], &b"event: x\ndata: \":1}\n\n"[..])
+        );
+        let [first, second] = halves("data: \"äö\"\n\n".as_bytes());
+        assert_eq!((first, second), ("data: \"ä\n\n".into(), "data: ö\"\n\n".into()));
+    }
+
+    #[test]
+    fn glued_data_stands_on_the_first_events_line() {
+        assert_eq!(
+            glued(b"event: x\ndata: {1}\n\n", b"event: y\ndata: {2}\n\n"),
+            "event: x\ndata: {1}{2}\n\n"
+        );
+    }
+
+    #[test]
+    fn a_padded_event_has_its_size_unless_it_is_longer() {
+        assert_eq!(padded_event(b"data: {1}\n\n", 14), "data: {1   }\n\n"); // 11 bytes and 3
+        assert_eq!(padded_event(b"data: {1}\n\n", 3), "data: {1}\n\n");
     }
 
     #[test]

@@ -7,7 +7,10 @@ use serde_json::Value;
 
 use super::damage;
 use super::plan::{Answer, End, Framing, Part, Raw, Response};
-use super::{CutBy, Fault};
+use super::{CutBy, Fault, PingKind};
+
+/// The spaces of a plain [`Fault::Flood`] that are sent at a time.
+const FLOOD_PIECE: usize = 16 * 1024;
 
 /// An answer before anything went wrong with it.
 pub(super) struct Whole {
@@ -25,7 +28,7 @@ pub(super) enum Body {
         terminal: Vec<Bytes>,
         done: Option<Bytes>,
         /// What the protocol keeps a connection alive with.
-        ping: &'static [u8],
+        ping: PingKind,
         /// Whether an error in mid-stream is an event of type `error`, or one without a type.
         names_errors: bool,
         /// The pause between one event and the next.
@@ -82,9 +85,20 @@ struct Stream {
     content: Vec<Bytes>,
     terminal: Vec<Bytes>,
     done: Option<Bytes>,
-    ping: &'static [u8],
+    ping: PingKind,
     names_errors: bool,
     gap: Duration,
+}
+
+impl PingKind {
+    /// A ping as it is sent.
+    pub(super) fn bytes(self) -> Bytes {
+        Bytes::from_static(match self {
+            Self::Comments => b": ping\n\n",
+            // With the space that Anthropic's documentation shows.
+            Self::Events => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        })
+    }
 }
 
 impl Stream {
@@ -95,12 +109,12 @@ impl Stream {
         match fault {
             Some(Fault::Cut { after_events, by }) => chunked(self.first(*after_events), cut(*by)),
             Some(Fault::Stall { after_events }) => chunked(self.first(*after_events), End::Silence),
-            Some(Fault::Pings { after_events, every_ms }) => {
-                let pings = self.pings(*every_ms);
+            Some(Fault::Pings { after_events, every_ms, with }) => {
+                let pings = self.pings(*every_ms, *with);
                 chunked(self.first(*after_events), pings)
             }
-            Some(Fault::PingsAfterEnd { every_ms }) => {
-                let pings = self.pings(*every_ms);
+            Some(Fault::PingsAfterEnd { every_ms, with }) => {
+                let pings = self.pings(*every_ms, *with);
                 chunked([self.content, self.terminal].concat(), pings)
             }
             Some(Fault::EndWithoutTerminal { done }) => {
@@ -115,12 +129,40 @@ impl Stream {
                 chunked(events, End::Clean)
             }
             Some(Fault::MalformedEvent { after_events }) => {
-                let broken = self.content.len().min(*after_events);
+                let half = |event: &Bytes| {
+                    let [first, _] = damage::halves(event);
+                    vec![first]
+                };
+                chunked(self.with_event(*after_events, half), End::Clean)
+            }
+            Some(Fault::SplitEvent { after_events }) => {
+                chunked(self.with_event(*after_events, |event| damage::halves(event).into()), End::Clean)
+            }
+            Some(Fault::HugeEvent { after_events, bytes }) => {
+                let padded = |event: &Bytes| vec![damage::padded_event(event, *bytes)];
+                chunked(self.with_event(*after_events, padded), End::Clean)
+            }
+            Some(Fault::Flood { after_events, bytes }) => {
+                let missing = bytes.saturating_sub(self.bytes());
+                let again = |event: &Bytes| vec![event.clone(); 1 + missing.div_ceil(event.len().max(1))];
+                chunked(self.with_event(*after_events, again), End::Clean)
+            }
+            Some(Fault::GluedEvents { after_events }) => {
+                let place = self.content.len().min(*after_events);
                 let mut events = self.all();
-                if let Some(event) = events.get_mut(broken) {
-                    *event = damage::half_event(event);
+                // The last has none after it.
+                let place = place.min(events.len().saturating_sub(2));
+                if place + 1 < events.len() {
+                    let next = events.remove(place + 1);
+                    if let Some(event) = events.get_mut(place) {
+                        *event = damage::glued(event, &next);
+                    }
                 }
                 chunked(events, End::Clean)
+            }
+            Some(Fault::EndAfterReason) => {
+                let reason = self.terminal.into_iter().take(1);
+                chunked(self.content.into_iter().chain(reason).collect(), End::Clean)
             }
             Some(Fault::WrongChunkSize { after_events }) => {
                 let wrong = self.content.len().min(*after_events);
@@ -155,6 +197,7 @@ impl Stream {
                 | Fault::Silence
                 | Fault::SplitHeaders
                 | Fault::SlowHeaders { .. }
+                | Fault::EmptyAnswer
                 | Fault::CutArguments { .. }
                 | Fault::Http2(_),
             ) => chunked(self.all(), End::Clean),
@@ -171,8 +214,25 @@ impl Stream {
         self.content.into_iter().chain(self.terminal).chain(self.done).collect()
     }
 
-    fn pings(&self, every_ms: u64) -> End {
-        End::Repeat { bytes: Bytes::from_static(self.ping), every: Duration::from_millis(every_ms) }
+    /// The whole stream, with what `change` makes of the event after so many content events; past the
+    /// content it is the first terminal one.
+    fn with_event(self, after_events: usize, change: impl FnOnce(&Bytes) -> Vec<Bytes>) -> Vec<Bytes> {
+        let place = self.content.len().min(after_events);
+        let mut events = self.all();
+        if let Some(event) = events.get(place) {
+            let changed = change(event);
+            events.splice(place..=place, changed);
+        }
+        events
+    }
+
+    /// The length of the whole stream.
+    fn bytes(&self) -> usize {
+        self.content.iter().chain(&self.terminal).chain(&self.done).map(Bytes::len).sum()
+    }
+
+    fn pings(&self, every_ms: u64, with: Option<PingKind>) -> End {
+        End::Repeat { bytes: with.unwrap_or(self.ping).bytes(), every: Duration::from_millis(every_ms) }
     }
 }
 
@@ -184,8 +244,14 @@ fn plain(body: Bytes, unfinished: Bytes, fault: Option<&Fault>) -> Sent {
         Some(Fault::EndWithoutTerminal { .. }) => all(unfinished),
         Some(Fault::ErrorEvent { body, .. }) => all(Bytes::from(verbatim_or_json(body))),
         Some(Fault::Pings { every_ms, .. }) => spaces_after(Bytes::new(), *every_ms),
-        Some(Fault::PingsAfterEnd { every_ms }) => spaces_after(body, *every_ms),
+        Some(Fault::PingsAfterEnd { every_ms, .. }) => spaces_after(body, *every_ms),
         Some(Fault::MalformedEvent { .. }) => all(half(body)),
+        Some(Fault::GluedEvents { .. }) => all([&body[..], &body[..]].concat().into()),
+        Some(Fault::HugeEvent { bytes, .. }) => {
+            let missing = damage::spaces(bytes.saturating_sub(body.len()));
+            all([body, missing].concat().into())
+        }
+        Some(Fault::Flood { bytes, .. }) => flood(body, *bytes),
         Some(Fault::WrongChunkSize { .. }) => Sent {
             tail: damage::chunks_with_wrong_size(&[body]),
             ..Sent::new(Framing::Chunked, Vec::new(), End::Fin)
@@ -203,6 +269,9 @@ fn plain(body: Bytes, unfinished: Bytes, fault: Option<&Fault>) -> Sent {
             Fault::ResetBeforeHeaders
             | Fault::CloseBeforeHeaders
             | Fault::Silence
+            | Fault::SplitEvent { .. }
+            | Fault::EndAfterReason
+            | Fault::EmptyAnswer
             | Fault::Crlf
             | Fault::LoneCr
             | Fault::SplitHeaders
@@ -222,6 +291,16 @@ fn spaces_after(body: Bytes, every_ms: u64) -> Sent {
     let every = Duration::from_millis(every_ms);
     let end = End::Repeat { bytes: Bytes::from_static(b" "), every };
     Sent::new(Framing::Chunked, bytes_part(body), end)
+}
+
+/// The body and spaces after it, up to so many bytes: a piece of them that is sent again and again.
+fn flood(body: Bytes, bytes: usize) -> Sent {
+    let missing = bytes.saturating_sub(body.len());
+    let piece = damage::spaces(missing.min(FLOOD_PIECE));
+    let mut parts = bytes_part(body);
+    parts.resize(parts.len() + missing / FLOOD_PIECE, Part::Bytes(piece.clone()));
+    parts.extend(bytes_part(piece.slice(..missing % FLOOD_PIECE)));
+    Sent::new(Framing::Chunked, parts, End::Clean)
 }
 
 fn half(mut body: Bytes) -> Bytes {

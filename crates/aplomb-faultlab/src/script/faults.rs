@@ -14,7 +14,7 @@ use super::Reply;
 /// [`Fault::Http2`]: each says what a mock has instead. HTTP/2 has for the three what a mock has.
 ///
 /// *Streamed* is what a [`Reply::Message`] is when the request asks for a stream; everything else is *plain*,
-/// a [`Reply::Http`] always.
+/// as a [`Reply::Http`] always is.
 ///
 /// `after_events` counts the content events of a stream, each an SSE event. OpenAI: the one that names the
 /// role is the first, then come thinking, text and tool calls. Anthropic: `message_start` is the first, a
@@ -23,7 +23,7 @@ use super::Reply;
 /// finish reason and the usage (OpenAI) or `message_delta` and `message_stop` (Anthropic), nor `[DONE]`,
 /// which only OpenAI has. A plain answer has no events and ignores the number: where a stream breaks after
 /// so many events, a plain body breaks after half its bytes, rounded down.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Fault {
@@ -43,19 +43,19 @@ pub enum Fault {
         /// How the connection ends.
         by: CutBy,
     },
-    /// The stream ends cleanly, as HTTP sees it, but the message never does.
+    /// The stream ends cleanly, as HTTP sees it, but the message never does. Needs a message.
     ///
     /// Streamed: every content event, no terminal event. Plain: `finish_reason` (`stop_reason`) is `null`.
-    /// Needs a message.
     EndWithoutTerminal {
         /// Whether `data: [DONE]` is sent all the same. Plain answers and Anthropic have no such thing and
         /// ignore it.
         done: bool,
     },
     /// An error arrives in the body of an answer that began as a success; then the body ends cleanly.
+    /// Needs a message.
     ///
     /// Streamed: `after_events` events, then the error as an event. Plain: status 200 and the error as its
-    /// body. Needs a message.
+    /// body.
     ErrorEvent {
         /// Content events before the error.
         after_events: usize,
@@ -66,14 +66,17 @@ pub enum Fault {
     },
     /// The connection is kept alive and nothing more is said, for as long as the client stays.
     ///
-    /// Streamed: `after_events` events, then every `every_ms` the SSE comment `: ping` (OpenAI) or the event
-    /// `ping` (Anthropic). Plain: the headers, then a space (white space before a JSON value, as some
-    /// gateways send it) every `every_ms`.
+    /// Streamed: `after_events` events, then a ping every `every_ms`. Plain: the headers, then a space (white
+    /// space before a JSON value, as some gateways send it) every `every_ms`.
     Pings {
         /// Content events before the first ping.
         after_events: usize,
         /// Milliseconds between pings, and before the first; at least 1.
         every_ms: u64,
+        /// What a ping is in a stream; the protocol's own kind, if not given: comments for OpenAI, events for
+        /// Anthropic.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        with: Option<PingKind>,
     },
     /// The whole answer, and then pings instead of the end of the body, for as long as the client stays.
     ///
@@ -82,6 +85,9 @@ pub enum Fault {
     PingsAfterEnd {
         /// Milliseconds between pings, and before the first; at least 1.
         every_ms: u64,
+        /// As in [`Fault::Pings`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        with: Option<PingKind>,
     },
     /// The answer stops and the connection stays open until the client leaves.
     ///
@@ -90,14 +96,76 @@ pub enum Fault {
         /// Content events before the silence.
         after_events: usize,
     },
-    /// One piece of JSON is broken; everything around it is in order.
+    /// One piece of JSON is broken; everything around it is in order. Needs a message.
     ///
     /// Streamed: of the event after `after_events` events, only the first half of its data is sent, as an
     /// event; then the stream goes on to its proper end. A number past the content breaks the first terminal
-    /// event. Plain: half the document's bytes, announced as if that were all. Needs a message.
+    /// event. Plain: half the document's bytes, announced as if that were all.
     MalformedEvent {
         /// Whole content events before the broken one.
         after_events: usize,
+    },
+    /// The JSON of two events stands on one line, back to back, as a proxy leaves it that loses line breaks.
+    /// Needs a message.
+    ///
+    /// Streamed: the event after `after_events` events has the next one's data after its own, on the same
+    /// `data:` line, and the next one is not sent by itself; then the stream goes on to its proper end. A
+    /// number past the content glues the first terminal event to what follows it. Plain: the document twice,
+    /// with nothing between.
+    GluedEvents {
+        /// Whole content events before the two.
+        after_events: usize,
+    },
+    /// The JSON of one event is spread over two events, as a proxy leaves it that breaks lines where its
+    /// buffer ends. Neither half is JSON. Needs a message.
+    ///
+    /// Streamed: of the event after `after_events` events, half the characters of its data, rounded down, are
+    /// one event and the rest is another of the same type; then the stream goes on to its proper end. A
+    /// number past the content splits the first terminal event. Plain: nothing, a document has no events.
+    SplitEvent {
+        /// Whole content events before the split one.
+        after_events: usize,
+    },
+    /// The answer ends, cleanly as HTTP sees it, after the reason for its end and before the protocol's last
+    /// word. Some vendors always end so: the message is whole. Needs a message.
+    ///
+    /// Streamed: every content event and the first terminal one: OpenAI's finish reason without usage and
+    /// `[DONE]`, Anthropic's `message_delta` without `message_stop`. Plain: nothing, a document has its
+    /// reason in it.
+    EndAfterReason,
+    /// An answer in which nothing is said by nobody, as gateways give it that lost the model's: OpenAI's
+    /// `choices` is an empty list, Anthropic's `content` has no block. It ends in order. Needs a message,
+    /// whose text, thinking and calls are left out.
+    ///
+    /// Streamed: OpenAI: one chunk with empty `choices`, no finish reason, then usage (if asked for) and
+    /// `[DONE]`; Anthropic: no block between the start and the stop reason. Plain: the document with the
+    /// empty list.
+    EmptyAnswer,
+    /// One piece of the answer is very long. Its meaning is the same: what is added is spaces where JSON
+    /// allows them. A client with a limit for a line or a body finds it here; one without has the whole
+    /// answer.
+    ///
+    /// Streamed: the event after `after_events` events is a line and a blank line of `bytes` bytes together,
+    /// by spaces before the last brace of its JSON (longer events stay as they are); a number past the
+    /// content means the first terminal event. Plain: the document is followed by spaces up to `bytes` bytes,
+    /// and announced so.
+    HugeEvent {
+        /// Content events before the long one.
+        after_events: usize,
+        /// Bytes of the long event, or of a plain body; at most 268435456 (256 MiB).
+        bytes: usize,
+    },
+    /// The answer is very long and no piece of it is, as from a model that says the same for ever.
+    ///
+    /// Streamed: the event after `after_events` events is sent again and again, so often that the body has
+    /// `bytes` bytes or just more; then the stream goes on to its proper end. A number past the content
+    /// repeats the first terminal event. Plain: the document, and then spaces, 16 KiB at a time, up to
+    /// `bytes` bytes; the length is not announced.
+    Flood {
+        /// Content events before the one that is repeated.
+        after_events: usize,
+        /// Bytes of the whole body; at most 268435456 (256 MiB).
+        bytes: usize,
     },
     /// The body's first character beyond ASCII is split: half its bytes, a pause of a few milliseconds, and
     /// the rest of the event (or of the document) as a chunk (or a write) of its own.
@@ -105,11 +173,14 @@ pub enum Fault {
     /// The reply must have such a character, or a template that may bring one; if it brings none, nothing is
     /// split.
     SplitUtf8,
-    /// The lines of a stream end with CRLF instead of LF, as the format allows (WHATWG HTML, 9.2.5). A plain
-    /// answer has no lines and comes as it is. Needs a message.
+    /// The lines of a stream end with CRLF instead of LF, as the format allows (WHATWG HTML, 9.2.5). Needs a
+    /// message.
+    ///
+    /// Streamed: every line of every event. Plain: nothing, a document has no such lines.
     Crlf,
-    /// The lines of a stream end with CR instead of LF, as the format allows, too. A plain answer comes as it
-    /// is. Needs a message.
+    /// The lines of a stream end with CR instead of LF, as the format allows, too. Needs a message.
+    ///
+    /// Streamed: every line of every event. Plain: nothing, a document has no such lines.
     LoneCr,
     /// The size of a chunk is wrong: one less than the bytes that follow. Then the body goes on as if nothing
     /// had happened, at once and to its proper end, and the connection is closed (TCP FIN). Needs a body.
@@ -149,7 +220,8 @@ pub enum Fault {
     /// The arguments of the last tool call end after half their characters, rounded down, and the message
     /// ends in order all the same. Needs a message with a tool call.
     ///
-    /// Anthropic's plain answers have no place for half of an object; the half is a JSON string there.
+    /// Streamed: the fragments end there. Plain: OpenAI's arguments are the half; Anthropic's have no place
+    /// for half of an object, the half is a JSON string there.
     CutArguments {
         /// Why the message says that it ended; it replaces [`Message::finish_reason`](super::Message).
         /// `length` if not given, which is the truth; `tool_calls` (or Anthropic's `tool_use`) is the lie.
@@ -164,8 +236,21 @@ fn length() -> String {
     "length".to_owned()
 }
 
+/// What keeps a stream alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PingKind {
+    /// The comment line `: ping`, which no client is to notice (WHATWG HTML, 9.2.6: a line that begins with a
+    /// colon). OpenRouter and others do so in OpenAI's protocol.
+    Comments,
+    /// An event `ping` with the data `{"type": "ping"}`, as Anthropic sends it. In OpenAI's protocol it is an
+    /// event that is no chunk, as gateways let it slip that translate from Anthropic's.
+    Events,
+}
+
 /// How a connection ends in mid-answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CutBy {

@@ -15,7 +15,7 @@ use super::{CutBy, Fault};
 /// ```
 ///
 /// HTTP/1.1 and an in-process mock play what comes nearest, and each fault says what that is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Http2Fault {
@@ -59,7 +59,7 @@ pub enum Http2Fault {
 }
 
 /// An error code of HTTP/2, by its name in section 7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u32)]
 #[non_exhaustive]

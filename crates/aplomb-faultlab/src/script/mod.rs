@@ -7,8 +7,8 @@
 //! (`…/chat/completions`) and Anthropic's Messages (`…/messages`). A script is written once for both, in
 //! OpenAI's words where the two have different ones.
 //!
-//! The types of this file, and [`Fault`], *are* the JSON that people write; a field's name and meaning here
-//! are its name and meaning there. Unknown fields are refused everywhere. [`Script::from_json`] is the usual
+//! The types of this file, and [`Fault`], *are* the JSON or YAML that people write; a field's name and meaning
+//! here are its name and meaning there. Unknown fields are refused everywhere. [`Script::read`] is the usual
 //! way in; see the crate's documentation for a whole script.
 
 mod anthropic;
@@ -16,11 +16,16 @@ mod damage;
 mod engine;
 mod fault;
 mod faults;
+mod fits;
 mod http2;
 mod openai_chat;
 mod plan;
+mod random;
 mod reach;
+mod read;
+mod retry_after;
 mod said;
+mod schema;
 mod split;
 mod template;
 mod validate;
@@ -32,17 +37,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use engine::{Engine, Request};
-pub use faults::{CutBy, Fault};
+pub use faults::{CutBy, Fault, PingKind};
 pub use http2::{Http2Code, Http2Fault};
 pub use plan::{Answer, End, Framing, Head, Part, Plan, Raw, Response};
+pub use random::{Mishap, Random};
 pub use reach::{Connect, Http, Reach, Tls};
-pub use validate::ScriptError;
+pub use read::{Format, ScriptError};
+pub use retry_after::{DateForm, RetryAfter};
+pub use schema::json_schema;
 
 /// A scenario: the answers in the order in which they are given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Script {
+    /// Where the JSON Schema of this language is, for editors. Not read.
+    #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
     /// Names for what a request said: each is a regular expression, searched for in the text of the last user
     /// message. The value is group 1 where the expression has one that took part in the match, else the whole
     /// match, without surrounding white space. Texts use it as `{{name}}`.
@@ -50,12 +61,23 @@ pub struct Script {
     /// Names consist of ASCII letters, digits and `_`; `input` and `tool_result` are taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub captures: BTreeMap<String, String>,
+    /// The request header whose value is the run of a request: `x-client-request-id`, say. Each value goes
+    /// through the script on its own, from its first step, and is what [`When::run_contains`] looks at.
+    ///
+    /// Without it, and for requests that lack the header, the run is the key that the engine is asked with:
+    /// in Aplomb's own mock the run's id, in the server one for all. Upper and lower case of the name are the
+    /// same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_header: Option<String>,
     /// The answers; at least one. They are given in order, each to the requests that it is for (see
     /// [`When`]).
     pub steps: Vec<Step>,
     /// What a request gets after the last step.
     #[serde(default)]
     pub at_end: AtEnd,
+    /// Mishaps by lot, on top of the steps or in their place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub random: Option<Random>,
     /// How the server is reached: TLS, HTTP's versions, and connections that fail before a request.
     #[serde(default, skip_serializing_if = "Reach::is_default")]
     pub server: Reach,
@@ -63,7 +85,7 @@ pub struct Script {
 
 /// What a request gets when every step that is for it has been served (every step at all, where none has a
 /// [`When`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AtEnd {
@@ -78,7 +100,7 @@ pub enum AtEnd {
 }
 
 /// One answer, or the same answer several times.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Step {
@@ -114,21 +136,21 @@ fn once() -> u32 {
 /// `repeat_last` gives the last of them, `restart` begins again with them and leaves the others where they
 /// are, `stop` refuses the request. A request that no step matches is refused in any case, with HTTP 400.
 /// With OpenAI's protocol the error's code is `no_step_matches` then, and else `script_ended`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct When {
     /// The text of the last user message, `{{input}}` in a template, contains this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_contains: Option<String>,
-    /// The key that the engine is asked with contains this. In Aplomb's own mock the key is the run's id; the
-    /// server has the one key `server` for all, as it cannot know a run from its requests.
+    /// The run of the request contains this: see [`Script::run_header`]. Without that header the server has
+    /// the one run `server` for all, as it cannot know a run from its requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_contains: Option<String>,
 }
 
 /// What the provider means to answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reply {
@@ -140,7 +162,10 @@ pub enum Reply {
 }
 
 /// A bare HTTP answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+///
+/// With status 200 it is what gateways make of failures: an error in the body of a success, a page in HTML where
+/// JSON was asked for, `{}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HttpReply {
@@ -151,6 +176,9 @@ pub struct HttpReply {
     /// body ends is for [`Fault`] to say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// How long the client is asked to wait, in one of the forms that providers use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<RetryAfter>,
     /// The body: a string is sent as it is (as `text/plain`), any other JSON as JSON (as `application/json`),
     /// nothing or `null` as an empty body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,7 +193,7 @@ pub struct HttpReply {
 /// [`Script::captures`] has its name. A name that has no value in a conversation shows as `[no name]`, so
 /// that a test which reads the text sees it. A `{{` that no `}}` follows is plain text, and values are not
 /// expanded again.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Message {
@@ -174,9 +202,14 @@ pub struct Message {
     pub text: Option<String>,
     /// What the model thinks before it says anything. OpenAI's protocol: `reasoning_content`, as DeepSeek
     /// sends it. Anthropic's: a `thinking` block, whose signature a client has to send back as it is, or its
-    /// next request is refused.
+    /// next request is refused; and one that asks for thinking has to send back the thoughts before a call
+    /// together with its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
+    /// Whether the model also thinks what nobody may read, after its other thoughts. Anthropic's protocol: a
+    /// `redacted_thinking` block, whose data a client has to send back as it is, or its next request is
+    /// refused. OpenAI's has nothing of the kind and leaves it out.
+    pub redacted_thinking: bool,
     /// The tools the model calls, after its text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
@@ -198,7 +231,7 @@ pub struct Message {
 }
 
 /// A call of a tool by the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolCall {
@@ -221,39 +254,76 @@ fn no_arguments() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// Token counts that a message reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Token counts that a message reports, each protocol in its own way of counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Tokens of the request.
+    /// Tokens of the request, all of them.
     pub prompt_tokens: u64,
     /// Tokens of the answer.
     pub completion_tokens: u64,
+    /// How many of the request's tokens were read from the provider's cache. OpenAI:
+    /// `prompt_tokens_details.cached_tokens`, which `prompt_tokens` has in it. Anthropic:
+    /// `cache_read_input_tokens`, which `input_tokens` has not. Not reported, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_tokens: Option<u64>,
+    /// How many were written to the cache. OpenAI: `prompt_tokens_details.cache_write_tokens`, which
+    /// `prompt_tokens` has in it. Anthropic: `cache_creation_input_tokens`, which `input_tokens` has not. Not
+    /// reported, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_tokens: Option<u64>,
 }
 
 impl Script {
     /// A script of these steps, without captures, that stops at its end and is reached by clear text.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
-        Self { captures: BTreeMap::new(), steps, at_end: AtEnd::default(), server: Reach::default() }
+        Self {
+            schema: None,
+            captures: BTreeMap::new(),
+            run_header: None,
+            steps,
+            at_end: AtEnd::default(),
+            random: None,
+            server: Reach::default(),
+        }
     }
 
     /// Reads a script and checks it as [`Script::validate`] does.
     ///
     /// # Errors
     ///
-    /// Says the place (`steps[2].reply.message.text`) and what was expected there.
-    pub fn from_json(json: &str) -> Result<Self, ScriptError> {
-        let script: Self = validate::read(json)?;
+    /// Says the place (`steps[2].reply.message.text`) and what was expected there; where the text is at fault
+    /// and not its meaning, the line and the column, too, and the nearest name for one that there is not.
+    pub fn read(text: &str, format: Format) -> Result<Self, ScriptError> {
+        let script: Self = read::read(text, format)?;
         script.validate()?;
         Ok(script)
+    }
+
+    /// [`Script::read`] for JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Script::read`].
+    pub fn from_json(json: &str) -> Result<Self, ScriptError> {
+        Self::read(json, Format::Json)
+    }
+
+    /// [`Script::read`] for YAML.
+    ///
+    /// # Errors
+    ///
+    /// As [`Script::read`].
+    pub fn from_yaml(yaml: &str) -> Result<Self, ScriptError> {
+        Self::read(yaml, Format::Yaml)
     }
 
     /// Checks what types cannot: at least one step, expressions that compile, templates that use known names,
     /// numbers in range, faults that fit their replies.
     ///
-    /// [`Script::from_json`] and [`Engine::new`] do this themselves. It is here for a script that came inside
+    /// [`Script::read`] and [`Engine::new`] do this themselves. It is here for a script that came inside
     /// another document and whose mistakes should be reported with that document.
     ///
     /// # Errors
@@ -284,7 +354,7 @@ impl HttpReply {
     /// A status without headers or body.
     #[must_use]
     pub fn new(status: u16) -> Self {
-        Self { status, headers: BTreeMap::new(), body: None }
+        Self { status, headers: BTreeMap::new(), retry_after: None, body: None }
     }
 }
 
@@ -293,6 +363,11 @@ impl Message {
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// The same without anything that the model says, thinks or calls.
+    fn without_content(&self) -> Self {
+        Self { text: None, thinking: None, redacted_thinking: false, tool_calls: Vec::new(), ..self.clone() }
     }
 }
 
@@ -308,6 +383,6 @@ impl Usage {
     /// These counts.
     #[must_use]
     pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
-        Self { prompt_tokens, completion_tokens }
+        Self { prompt_tokens, completion_tokens, cached_tokens: None, cache_write_tokens: None }
     }
 }

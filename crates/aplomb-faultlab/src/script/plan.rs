@@ -12,9 +12,11 @@ use super::Http2Fault;
 /// The whole of what happens after a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The step of the script that is served, counted from 0; `None` if the request was refused and no step
-    /// used.
+    /// The step of the script that is served, counted from 0; `None` if the request was refused, or answered
+    /// by a mishap, and no step used.
     pub step: Option<usize>,
+    /// The mishap of [`Random`](super::Random) that befell the request, counted from 0.
+    pub mishap: Option<usize>,
     /// How long to wait, from the end of the request, before [`Plan::answer`] begins.
     pub delay: Duration,
     /// What happens then.

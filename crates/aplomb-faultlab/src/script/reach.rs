@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// ```json
 /// { "server": { "tls": "good", "http": "2", "connections": ["cut_handshake", "good"] }, "steps": […] }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Reach {
@@ -27,7 +27,7 @@ pub struct Reach {
 
 /// The certificate that a TLS server shows. All of them come with their key and with a chain that is in
 /// order, but for what their name says; times are the client's clock's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Tls {
@@ -48,7 +48,7 @@ pub enum Tls {
 /// Over TLS it offers them by ALPN (RFC 7301), HTTP/2 first; a client that offers none of them is refused
 /// with the alert `no_application_protocol`. On clear text, and where a client came without ALPN, the first
 /// bytes decide: HTTP/2 begins with a preface (RFC 9113, section 3.4) that is no request of HTTP/1.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub enum Http {
     /// HTTP/1.1 alone: the preface of HTTP/2 is answered with 505.
@@ -66,7 +66,7 @@ pub enum Http {
 /// What becomes of a connection before a request is read.
 ///
 /// On clear text there is no handshake: the first bytes that the client sends stand for its ClientHello.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Connect {

@@ -22,6 +22,10 @@ const CHARS_PER_TOKEN: usize = 4;
 pub(super) struct Said {
     pub(super) text: Option<String>,
     pub(super) thinking: Option<String>,
+    /// Whether there are thoughts that nobody may read.
+    pub(super) redacted_thinking: bool,
+    /// Whether there is not even somebody who says nothing.
+    pub(super) by_nobody: bool,
     pub(super) calls: Vec<Call>,
     /// Why the model ended, in OpenAI's words.
     pub(super) finish_reason: String,
@@ -47,6 +51,8 @@ impl Said {
         chat: &Chat,
         values: &Values,
     ) -> Self {
+        let by_nobody = fault == Some(&Fault::EmptyAnswer);
+        let message = if by_nobody { &message.without_content() } else { message };
         let text = message.text.as_deref().map(|text| values.fill(text));
         let thinking = message.thinking.as_deref().map(|thinking| values.fill(thinking));
         let mut calls = calls(&message.tool_calls, wire, chat, values);
@@ -68,6 +74,8 @@ impl Said {
         Self {
             text,
             thinking,
+            redacted_thinking: message.redacted_thinking,
+            by_nobody,
             calls,
             finish_reason: finish_reason.to_owned(),
             usage,

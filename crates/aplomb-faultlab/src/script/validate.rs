@@ -3,49 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::fits::{self, Misfit, has_no_body, is_empty};
+use super::read::ScriptError;
 use super::template::{self, BUILT_IN, Captures};
-use super::{Fault, Http2Fault, HttpReply, Message, Reply, Script, Step, When};
+use super::{Fault, HttpReply, Message, Mishap, Random, Reply, RetryAfter, Script, Step, Usage, When};
 
-/// A mistake in a script: where it is and what was expected there.
-///
-/// Displays as `steps[2].reply.message.text: {{nmae}} is not a name; expected one of input, tool_result`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScriptError {
-    place: String,
-    expected: String,
-}
+const HEADER_VALUE: &str = "expected a value without line breaks and control characters";
 
-impl ScriptError {
-    pub(crate) fn new(place: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self { place: place.into(), expected: expected.into() }
-    }
-
-    /// The path from the script's root: `steps[2].reply.message.text`; `.` is the script itself.
-    #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-}
-
-impl std::fmt::Display for ScriptError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.expected)
-    }
-}
-
-impl std::error::Error for ScriptError {}
-
-/// Reads JSON, with the path in the error where it does not fit.
-pub(super) fn read<T: DeserializeOwned>(json: &str) -> Result<T, ScriptError> {
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| ScriptError::new(error.path().to_string(), error.inner().to_string()))?;
-    deserializer.end().map_err(|error| ScriptError::new(".", error.to_string()))?;
-    Ok(value)
-}
+/// A hundred years in seconds, as far as a date of a script may be away.
+const CENTURY: u64 = 100 * 366 * 24 * 60 * 60;
 
 /// Every rule, in the order in which a reader meets the fields.
 pub(super) fn script(script: &Script) -> Result<(), ScriptError> {
@@ -53,11 +21,30 @@ pub(super) fn script(script: &Script) -> Result<(), ScriptError> {
         capture_name(name)?;
     }
     Captures::compile(&script.captures)?;
+    if script.run_header.as_deref().is_some_and(|name| !is_token(name)) {
+        return Err(ScriptError::new("run_header", "expected a header name: ASCII letters, digits and -"));
+    }
     if script.steps.is_empty() {
         return Err(ScriptError::new("steps", "expected at least one step"));
     }
     for (index, step) in script.steps.iter().enumerate() {
         Checker { captures: &script.captures, place: format!("steps[{index}]") }.step(step)?;
+    }
+    script.random.as_ref().map_or(Ok(()), |random| self::random(random, script))
+}
+
+fn random(random: &Random, script: &Script) -> Result<(), ScriptError> {
+    if !(0.0..=1.0).contains(&random.rate) {
+        return Err(ScriptError::new(
+            "random.rate",
+            format!("expected a share from 0 to 1, not {}", random.rate),
+        ));
+    }
+    if random.faults.is_empty() {
+        return Err(ScriptError::new("random.faults", "expected one at least"));
+    }
+    for (index, mishap) in random.faults.iter().enumerate() {
+        Checker { captures: &script.captures, place: format!("random.faults[{index}]") }.mishap(mishap)?;
     }
     Ok(())
 }
@@ -89,10 +76,7 @@ impl Checker<'_> {
 
     fn step(&self, step: &Step) -> Result<(), ScriptError> {
         step.when.as_ref().map_or(Ok(()), |when| self.when(when))?;
-        match &step.reply {
-            Reply::Http(http) => self.http(http)?,
-            Reply::Message(message) => self.message(message)?,
-        }
+        self.reply(&step.reply)?;
         if let Some(fault) = &step.fault {
             self.fault(fault, &step.reply)?;
         }
@@ -102,6 +86,27 @@ impl Checker<'_> {
             );
         }
         Ok(())
+    }
+
+    fn mishap(&self, mishap: &Mishap) -> Result<(), ScriptError> {
+        if mishap.weight == 0 {
+            return Err(
+                self.error("weight", "expected 1 or more; leave the fault out if it is never to happen")
+            );
+        }
+        match (&mishap.reply, &mishap.fault) {
+            (None, None) => Err(ScriptError::new(self.place.as_str(), "expected a reply or a fault")),
+            (Some(reply), None) => self.reply(reply),
+            (Some(reply), Some(fault)) => self.reply(reply).and_then(|()| self.fault(fault, reply)),
+            (None, Some(fault)) => fits::numbers(fault).map_err(|misfit| self.misfit(&misfit)),
+        }
+    }
+
+    fn reply(&self, reply: &Reply) -> Result<(), ScriptError> {
+        match reply {
+            Reply::Http(http) => self.http(http),
+            Reply::Message(message) => self.message(message),
+        }
     }
 
     fn when(&self, when: &When) -> Result<(), ScriptError> {
@@ -130,14 +135,53 @@ impl Checker<'_> {
                     self.error(&place, "expected no header about the body's length; use a fault to break it")
                 );
             }
-            if value.chars().any(|c| c.is_control() && c != '\t') {
-                return Err(self.error(&place, "expected a value without line breaks and control characters"));
+            if !is_header_value(value) {
+                return Err(self.error(&place, HEADER_VALUE));
+            }
+        }
+        if let Some(retry_after) = &http.retry_after {
+            self.retry_after(retry_after)?;
+            let taken = |name: &&String| {
+                ["retry-after", "retry-after-ms"].contains(&name.to_ascii_lowercase().as_str())
+            };
+            if let Some(name) = http.headers.keys().find(taken) {
+                let place = format!("reply.http.headers.{name}");
+                return Err(self.error(&place, "expected one of retry_after and this header, not both"));
             }
         }
         if has_no_body(http.status) && !is_empty(http.body.as_ref()) {
             return Err(
                 self.error("reply.http.body", format!("expected no body; HTTP {} has none", http.status))
             );
+        }
+        Ok(())
+    }
+
+    fn retry_after(&self, retry_after: &RetryAfter) -> Result<(), ScriptError> {
+        let place = |form: &str| format!("reply.http.retry_after.{form}");
+        match retry_after {
+            RetryAfter::Seconds(number) if !number.is_finite() => {
+                Err(self.error(&place("seconds"), "expected a number"))
+            }
+            RetryAfter::Milliseconds(number) if !number.is_finite() => {
+                Err(self.error(&place("milliseconds"), "expected a number"))
+            }
+            RetryAfter::Date { in_seconds, .. } if in_seconds.unsigned_abs() > CENTURY => {
+                Err(self.error(&place("date.in_seconds"), "expected a date within a hundred years"))
+            }
+            RetryAfter::Text(text) if !is_header_value(text) => Err(self.error(&place("text"), HEADER_VALUE)),
+            _ => Ok(()),
+        }
+    }
+
+    fn usage(&self, usage: Usage) -> Result<(), ScriptError> {
+        let cache = usage.cached_tokens.unwrap_or(0).saturating_add(usage.cache_write_tokens.unwrap_or(0));
+        if cache > usage.prompt_tokens {
+            let expected = format!(
+                "expected {cache} or more, which cached_tokens and cache_write_tokens are together: they are \
+                 part of the prompt"
+            );
+            return Err(self.error("reply.message.usage.prompt_tokens", expected));
         }
         Ok(())
     }
@@ -154,6 +198,7 @@ impl Checker<'_> {
                 _ => return Err(self.error(&place, "expected an object, or a string to send as it is")),
             }
         }
+        message.usage.map_or(Ok(()), |usage| self.usage(usage))?;
         if message.chunk_chars == Some(0) {
             return Err(self.error("reply.message.chunk_chars", "expected 1 or more"));
         }
@@ -188,83 +233,17 @@ impl Checker<'_> {
     }
 
     fn fault(&self, fault: &Fault, reply: &Reply) -> Result<(), ScriptError> {
-        match fault {
-            Fault::Pings { every_ms: 0, .. } => {
-                return Err(self.error("fault.pings.every_ms", "expected 1 or more"));
-            }
-            Fault::PingsAfterEnd { every_ms: 0 } => {
-                return Err(self.error("fault.pings_after_end.every_ms", "expected 1 or more"));
-            }
-            Fault::Drip { bytes: 0, .. } => {
-                return Err(self.error("fault.drip.bytes", "expected 1 or more"));
-            }
-            Fault::SplitUtf8 if !may_go_beyond_ascii(reply) => {
-                let expected = "expected a reply with a character beyond ASCII to split";
-                return Err(self.error("fault.split_utf8", expected));
-            }
-            _ => {}
-        }
-        let http = match reply {
-            Reply::Http(http) => http,
-            Reply::Message(message) => {
-                return match fault {
-                    Fault::CutArguments { .. } if message.tool_calls.is_empty() => {
-                        Err(self.error("fault.cut_arguments", "expected a reply with a tool call to cut"))
-                    }
-                    _ => Ok(()),
-                };
-            }
-        };
-        let (name, needs) = match fault {
-            Fault::EndWithoutTerminal { .. } => ("end_without_terminal", "a message that could have an end"),
-            Fault::ErrorEvent { .. } => ("error_event", "a message; with http, say the body you want"),
-            Fault::Cut { .. } if is_empty(http.body.as_ref()) => ("cut", "a body to cut"),
-            Fault::Stall { .. } if is_empty(http.body.as_ref()) => ("stall", "a body to stall in"),
-            Fault::Pings { .. } if has_no_body(http.status) => ("pings", "a status that can have a body"),
-            Fault::PingsAfterEnd { .. } => ("pings_after_end", "a message that could have an end"),
-            Fault::MalformedEvent { .. } => {
-                ("malformed_event", "a message; with http, say the body you want")
-            }
-            Fault::CutArguments { .. } => ("cut_arguments", "a message with a tool call to cut"),
-            Fault::Crlf => ("crlf", "a message that could be streamed"),
-            Fault::LoneCr => ("lone_cr", "a message that could be streamed"),
-            Fault::WrongChunkSize { .. } if is_empty(http.body.as_ref()) => ("wrong_chunk_size", "a body"),
-            Fault::ShortBody if has_no_body(http.status) => ("short_body", "a status that can have a body"),
-            Fault::Drip { .. } if is_empty(http.body.as_ref()) => ("drip", "a body to drip"),
-            Fault::Http2(Http2Fault::ResetStream { after_events: Some(_), .. })
-                if is_empty(http.body.as_ref()) =>
-            {
-                ("http2.reset_stream", "a body to cut")
-            }
-            _ => return Ok(()),
-        };
-        Err(self.error(&format!("fault.{name}"), format!("expected a reply with {needs}")))
+        fits::numbers(fault).and_then(|()| fits::reply(fault, reply)).map_err(|misfit| self.misfit(&misfit))
+    }
+
+    fn misfit(&self, misfit: &Misfit) -> ScriptError {
+        self.error(&format!("fault.{}", misfit.field), misfit.expected.as_str())
     }
 }
 
-/// Whether the body has a character beyond ASCII, or a template that may bring one.
-fn may_go_beyond_ascii(reply: &Reply) -> bool {
-    let goes = |text: &str, is_template: bool| !text.is_ascii() || (is_template && text.contains("{{"));
-    match reply {
-        Reply::Http(http) => http.body.as_ref().is_some_and(|body| goes(&body.to_string(), false)),
-        Reply::Message(message) => {
-            let calls = message.tool_calls.iter().map(|call| {
-                goes(&call.name, false) || goes(&call.arguments.to_string(), call.arguments.is_object())
-            });
-            let texts = message.text.iter().chain(&message.thinking).map(|text| goes(text, true));
-            texts.chain(calls).any(|goes| goes)
-        }
-    }
-}
-
-fn is_empty(body: Option<&Value>) -> bool {
-    body.is_none_or(|body| body.is_null() || body.as_str() == Some(""))
-}
-
-/// 204 and 304 end with their head (RFC 9110, sections 15.3.5 and 15.4.5). The 1xx are no final answers and
-/// refused.
-fn has_no_body(status: u16) -> bool {
-    matches!(status, 204 | 304)
+/// RFC 9110, section 5.5.
+fn is_header_value(value: &str) -> bool {
+    !value.chars().any(|c| c.is_control() && c != '\t')
 }
 
 /// RFC 9110, section 5.6.2.
@@ -286,10 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_is_refused_by_place() {
-        let error = mistake(r#"{ "steps": [ { "reply": { "message": { "txt": "hi" } } } ] }"#);
-        assert!(error.starts_with("steps[0].reply.message"), "{error}");
-        assert!(error.contains("unknown field `txt`, expected one of `text`, "), "{error}");
+    fn an_unknown_field_of_a_fault_is_refused_by_place() {
         let error = mistake(
             r#"{ "steps": [ { "reply": { "message": {} },
                  "fault": { "stall": { "after_events": 1, "x": 1 } } } ] }"#,
@@ -395,6 +371,15 @@ mod tests {
         );
         assert!(with(empty, r#""wrong_chunk_size": { "after_events": 0 }"#).contains("with a body"));
         assert!(with(empty, r#""drip": { "bytes": 1, "every_ms": 0 }"#).contains("a body to drip"));
+        for fault in ["glued_events", "split_event"] {
+            let mistake = with(empty, &format!(r#""{fault}": {{ "after_events": 0 }}"#));
+            assert!(mistake.starts_with(&format!("steps[0].fault.{fault}: expected a reply with a message")));
+        }
+        for fault in ["huge_event", "flood"] {
+            let mistake =
+                with(r#"{ "status": 204 }"#, &format!(r#""{fault}": {{ "after_events": 0, "bytes": 9 }}"#));
+            assert!(mistake.contains("expected a reply with a status that can have a body"), "{mistake}");
+        }
     }
 
     #[test]
@@ -407,6 +392,78 @@ mod tests {
         let expected = "steps[0].fault.cut_arguments: expected a reply with";
         assert!(with(r#"{ "message": { "text": "a" } }"#).starts_with(expected));
         assert!(with(r#"{ "http": { "status": 200 } }"#).starts_with(expected));
+    }
+
+    #[test]
+    fn bodies_have_a_limit() {
+        for fault in ["huge_event", "flood"] {
+            let mistake = mistake(&format!(
+                r#"{{ "steps": [ {{ "reply": {{ "message": {{}} }},
+                     "fault": {{ "{fault}": {{ "after_events": 1, "bytes": 268435457 }} }} }} ] }}"#
+            ));
+            assert_eq!(mistake, format!("steps[0].fault.{fault}.bytes: expected at most 268435456"));
+        }
+    }
+
+    #[test]
+    fn the_header_of_runs_has_a_name() {
+        let mistake = mistake(r#"{ "run_header": "x y", "steps": [ { "reply": { "message": {} } } ] }"#);
+        assert!(mistake.starts_with("run_header: expected a header name"), "{mistake}");
+    }
+
+    #[test]
+    fn a_lot_has_a_share_and_something_to_draw() {
+        let with = |random: &str| {
+            mistake(&format!(
+                r#"{{ "steps": [ {{ "reply": {{ "message": {{}} }} }} ], "random": {random} }}"#
+            ))
+        };
+        assert!(
+            with(r#"{ "seed": 1, "rate": 1.5, "faults": [] }"#).starts_with("random.rate: expected a share")
+        );
+        assert!(with(r#"{ "seed": 1, "rate": 1, "faults": [] }"#).starts_with("random.faults: expected one"));
+        let draw = |mishap: &str| with(&format!(r#"{{ "seed": 1, "rate": 0.5, "faults": [ {mishap} ] }}"#));
+        assert_eq!(draw("{}"), "random.faults[0]: expected a reply or a fault");
+        assert!(draw(r#"{ "weight": 0, "fault": "silence" }"#).starts_with("random.faults[0].weight"));
+        assert!(
+            draw(r#"{ "fault": { "drip": { "bytes": 0, "every_ms": 0 } } }"#)
+                .starts_with("random.faults[0].fault.drip.bytes")
+        );
+        let http = r#""reply": { "http": { "status": 503 } }"#;
+        assert!(
+            draw(&format!(r#"{{ {http}, "fault": "crlf" }}"#)).starts_with("random.faults[0].fault.crlf")
+        );
+        assert!(
+            draw(r#"{ "reply": { "message": { "text": "{{x}}" } } }"#)
+                .starts_with("random.faults[0].reply.message.text")
+        );
+    }
+
+    #[test]
+    fn a_wait_is_said_once_and_in_a_way_that_can_be_sent() {
+        let with = |retry_after: &str, header: &str| {
+            mistake(&format!(
+                r#"{{ "steps": [ {{ "reply": {{ "http": {{ "status": 429, "headers": {{ {header} }},
+                     "retry_after": {retry_after} }} }} }} ] }}"#
+            ))
+        };
+        let twice = with(r#"{ "seconds": 1 }"#, r#""Retry-After": "2""#);
+        assert!(twice.starts_with("steps[0].reply.http.headers.Retry-After: expected one of"), "{twice}");
+        assert!(with(r#"{ "text": "a\nb" }"#, "").starts_with("steps[0].reply.http.retry_after.text"));
+        let far = with(r#"{ "date": { "in_seconds": 99999999999 } }"#, "");
+        assert!(far.starts_with("steps[0].reply.http.retry_after.date.in_seconds"), "{far}");
+    }
+
+    #[test]
+    fn what_is_cached_is_part_of_the_prompt() {
+        let mistake = mistake(
+            r#"{ "steps": [ { "reply": { "message": { "usage": { "prompt_tokens": 9, "completion_tokens": 1,
+                 "cached_tokens": 6, "cache_write_tokens": 4 } } } } ] }"#,
+        );
+        assert!(
+            mistake.starts_with("steps[0].reply.message.usage.prompt_tokens: expected 10 or more"),
+            "{mistake}"
+        );
     }
 
     #[test]

@@ -30,8 +30,17 @@ pub(super) struct Chat {
     pub(super) tool_result: Option<String>,
     /// The ids of every call in the conversation.
     pub(super) call_ids: Vec<String>,
+    /// Calls that came back without a thought before them, where the protocol cares.
+    pub(super) unthought: Vec<Unthought>,
     /// Characters of all contents.
     pub(super) chars: usize,
+}
+
+/// A call that came back without a thought before it, and why that is refused if the model had one there.
+#[derive(Debug, PartialEq)]
+pub(super) struct Unthought {
+    pub(super) call: String,
+    pub(super) rejection: Rejection,
 }
 
 /// A request that the provider does not accept.

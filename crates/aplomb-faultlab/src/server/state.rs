@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use super::connection::Head;
 use super::tls::Authority;
 use crate::script::{Connect, Engine, Http, Plan, Request, ScriptError};
 
-/// The server has one cursor: its requests come from who knows where.
+/// The run of all requests that do not say theirs: they come from who knows where.
 const KEY: &str = "server";
 
 /// A request as it arrived, headers and all (credentials too: give it none that are worth anything).
@@ -87,6 +87,7 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) struct Ticket {
     engine: Arc<Engine>,
+    headers: Vec<(String, String)>,
     log: u64,
     index: usize,
 }
@@ -144,14 +145,17 @@ impl State {
             headers: joined(&head.headers),
             body: Value::Null,
         });
-        Ticket { engine: Arc::clone(&session.engine), log: session.logs_before, index }
+        let headers = head.headers.clone();
+        Ticket { engine: Arc::clone(&session.engine), headers, log: session.logs_before, index }
     }
 
     /// Completes the entry of a request whose body has arrived, and says what happens now.
     pub(super) fn plan(&self, ticket: &Ticket, path: &str, body: Bytes) -> Plan {
         let logged = serde_json::from_slice(&body)
             .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
-        let plan = ticket.engine.plan(KEY, &Request::new(path, body));
+        let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let request = Request::new(path, body).with_headers(ticket.headers.clone()).at(unix_time);
+        let plan = ticket.engine.plan(KEY, &request);
         let mut session = self.session();
         if session.logs_before == ticket.log
             && let Some(entry) = session.log.get_mut(ticket.index)

@@ -157,6 +157,91 @@ fn a_step_may_be_for_some_runs_only() {
 }
 
 #[test]
+fn a_header_may_say_the_run_and_what_lacks_it_has_the_engines_key() {
+    let engine = engine(&json!({ "run_header": "X-Run", "steps": [
+        { "when": { "run_contains": "two" }, "reply": { "message": { "text": "2" } } },
+        { "reply": { "message": { "text": "a" } } },
+        { "reply": { "message": { "text": "b" } } } ] }));
+    let ask = |headers: &[(&str, &str)]| {
+        let headers = headers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let request = Request::new("/v1/chat/completions", hi().to_string()).with_headers(headers);
+        text(engine.plan("k", &request))
+    };
+    assert_eq!(ask(&[("x-run", "one")]), "a");
+    assert_eq!(ask(&[("x-other", "-"), ("x-run", "run-two")]), "2");
+    assert_eq!(ask(&[("x-run", "one")]), "b");
+    assert_eq!(ask(&[("x-run", "run-two")]), "a");
+    assert_eq!(ask(&[]), "a");
+    assert_eq!(ask(&[("x-other", "one")]), "b");
+}
+
+/// Every request has a mishap, of which there is one.
+fn unlucky(mishap: &Value, reply: &Value) -> Engine {
+    engine(&json!({ "steps": [ { "reply": reply } ], "at_end": "repeat_last",
+                    "random": { "seed": 1, "rate": 1, "faults": [mishap] } }))
+}
+
+#[test]
+fn a_mishaps_reply_leaves_the_step_for_the_next_request() {
+    let script = |rate: f64| {
+        json!({ "steps": [ { "reply": { "message": { "text": "a" } } }, { "reply": { "message": { "text": "b" } } } ],
+                "random": { "seed": 3, "rate": rate, "faults": [ { "reply": { "http": { "status": 503 } } } ] } })
+    };
+    let engine = engine(&script(0.5));
+    let plans: Vec<Plan> = (0..40).map(|_| ask(&engine, "k", &hi())).collect();
+    let (unlucky, others): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| plan.mishap.is_some());
+    assert!(unlucky.len() > 1 && others.len() > 2, "{plans:?}");
+    for plan in unlucky {
+        assert_eq!((plan.step, response(plan.clone()).status), (None, 503));
+    }
+    // Whoever was spared had the steps in order, and after them the end.
+    let steps: Vec<Option<usize>> = others.iter().map(|plan| plan.step).collect();
+    assert_eq!(steps[..3], [Some(0), Some(1), None]);
+}
+
+#[test]
+fn a_mishaps_fault_befalls_the_step() {
+    let plan = ask(&unlucky(&json!({ "fault": "silence" }), &json!({ "message": {} })), "k", &hi());
+    assert_eq!((plan.step, plan.mishap, plan.answer), (Some(0), Some(0), Answer::Silence));
+}
+
+#[test]
+fn a_mishap_may_be_a_reply_with_a_fault() {
+    let mishap = json!({ "reply": { "http": { "status": 502, "body": "abcd" } },
+                         "fault": { "cut": { "after_events": 0, "by": "fin" } } });
+    let plan = ask(&unlucky(&mishap, &json!({ "message": {} })), "k", &hi());
+    assert_eq!((plan.step, plan.mishap), (None, Some(0)));
+    let response = response(plan);
+    assert_eq!((response.status, response.end), (502, End::Fin));
+}
+
+#[test]
+fn a_fault_that_does_not_fit_the_step_leaves_it_alone() {
+    let engine =
+        unlucky(&json!({ "fault": { "cut_arguments": {} } }), &json!({ "message": { "text": "a" } }));
+    let plan = ask(&engine, "k", &hi());
+    assert_eq!((plan.step, plan.mishap), (Some(0), None));
+    assert_eq!(text(plan), "a");
+}
+
+#[test]
+fn the_same_seed_has_the_same_plans_whatever_other_runs_do() {
+    let script = json!({ "at_end": "restart", "steps": [ { "reply": { "message": { "text": "a" } } } ],
+        "random": { "seed": 42, "rate": 0.5, "faults": [
+            { "weight": 2, "fault": "crlf" }, { "reply": { "http": { "status": 529 } } } ] } });
+    let lots = |others: usize| -> Vec<Option<usize>> {
+        let engine = engine(&script);
+        let alone = (0..50).map(|_| {
+            (0..others).for_each(|_| drop(ask(&engine, "other", &hi())));
+            ask(&engine, "k", &hi()).mishap
+        });
+        alone.collect()
+    };
+    assert_eq!(lots(0), lots(2));
+    assert!(lots(0).contains(&Some(0)) && lots(0).contains(&Some(1)) && lots(0).contains(&None));
+}
+
+#[test]
 fn a_refused_request_uses_no_step_but_has_a_number() {
     let engine = letters("stop");
     let lost = engine.plan("k", &Request::new("/v1/responses", "{}"));
@@ -229,6 +314,38 @@ fn a_conversation_with_a_tool_goes_through_on_anthropics_wire_too() {
     let content = ask(&messages);
     assert_eq!(content[0]["text"], "6 * (3 + 4) = 42.");
     assert_eq!(content[1]["id"], "toolu_2");
+}
+
+/// <https://platform.claude.com/docs/en/build-with-claude/extended-thinking>: during tool use, the thinking of
+/// the last assistant message has to come back.
+#[test]
+fn thoughts_before_a_call_come_back_with_it_or_the_next_request_is_refused() {
+    let ask_again = |step: Value, keep: bool, thinking: &str| {
+        let engine = engine(&json!({ "steps": [step, { "reply": { "message": {} } }] }));
+        let ask = |messages: &[Value]| {
+            let body = json!({ "max_tokens": 9, "thinking": { "type": thinking }, "messages": messages });
+            engine.plan("k", &Request::new("/v1/messages", body.to_string()))
+        };
+        let mut messages = vec![json!({ "role": "user", "content": "go" })];
+        let mut content = body_of(ask(&messages))["content"].as_array().unwrap().clone();
+        if !keep {
+            content.retain(|block| block["type"] == "tool_use");
+        }
+        let result = json!([{ "type": "tool_result", "tool_use_id": "toolu_1", "content": "x" }]);
+        messages.push(json!({ "role": "assistant", "content": content }));
+        messages.push(json!({ "role": "user", "content": result }));
+        response(ask(&messages)).status
+    };
+    let redacted = || {
+        let message = json!({ "redacted_thinking": true, "tool_calls": [ { "name": "f" } ] });
+        json!({ "reply": { "message": message } })
+    };
+    assert_eq!(ask_again(redacted(), true, "enabled"), 200);
+    assert_eq!(ask_again(redacted(), false, "enabled"), 400);
+    assert_eq!(ask_again(redacted(), false, "disabled"), 200);
+    // What was not thought cannot come back.
+    let silent = json!({ "reply": { "message": { "tool_calls": [ { "name": "f" } ] } } });
+    assert_eq!(ask_again(silent, false, "enabled"), 200);
 }
 
 #[test]

@@ -3,85 +3,10 @@
 //! Whole answers are those of `golden` and `golden_anthropic`. How they are cut, ended and counted is written
 //! from RFC 9112 (7.1 for chunks, 8 for incomplete bodies) and WHATWG HTML 9.2.5 (the ends of lines).
 
-use crate::lab::{self, LAST_CHUNK, chunks, hello_script, script, start};
-use crate::raw::{Client, Ending};
-use crate::{golden, golden_anthropic};
-use aplomb_faultlab::server::FaultServer;
-
-/// A protocol and the answer "Hello you" on it.
-struct Wire {
-    path: &'static str,
-    streamed: &'static str,
-    plain: &'static str,
-    id: &'static str,
-    /// Content first.
-    events: &'static [&'static str],
-    content: usize,
-    document: &'static str,
-}
-
-const OPENAI: Wire = {
-    use golden::{DOCUMENT, DONE, HELLO, PLAIN, ROLE, STOP, STREAMED, YOU};
-    Wire {
-        path: "/v1/chat/completions",
-        streamed: STREAMED,
-        plain: PLAIN,
-        id: "x-request-id",
-        events: &[ROLE, HELLO, YOU, STOP, DONE],
-        content: 3,
-        document: DOCUMENT,
-    }
-};
-
-const ANTHROPIC: Wire = {
-    use golden_anthropic::{
-        DOCUMENT, END_TURN, HELLO, PING, PLAIN, START, STOP, STREAMED, TEXT, TEXT_END, YOU,
-    };
-    Wire {
-        path: "/v1/messages",
-        streamed: STREAMED,
-        plain: PLAIN,
-        id: "request-id",
-        events: &[START, PING, TEXT, HELLO, YOU, TEXT_END, END_TURN, STOP],
-        content: 6,
-        document: DOCUMENT,
-    }
-};
-
-impl Wire {
-    fn head(&self, content_type: &str, framing: &str) -> String {
-        format!(
-            "HTTP/1.1 200 \r\ncontent-type: {content_type}\r\n{}: req_faultlab_1\r\n{framing}\r\n\r\n",
-            self.id
-        )
-    }
-
-    fn stream_head(&self) -> String {
-        self.head("text/event-stream", "transfer-encoding: chunked")
-    }
-
-    fn plain_head(&self, length: usize) -> String {
-        self.head("application/json", &format!("content-length: {length}"))
-    }
-
-    fn whole_stream(&self) -> String {
-        self.stream_head() + &chunks(self.events) + LAST_CHUNK
-    }
-
-    fn whole_document(&self) -> String {
-        self.plain_head(self.document.len()) + self.document
-    }
-
-    /// Asks a server of its own, which stays with the client.
-    async fn ask(&self, script: &str, body: &str) -> (Client, FaultServer) {
-        let server = start(script).await;
-        (lab::ask(&server, self.path, body), server)
-    }
-
-    async fn hello_with(&self, fault: &str, body: &str) -> (Client, FaultServer) {
-        self.ask(&hello_script(fault), body).await
-    }
-}
+use crate::golden_anthropic;
+use crate::lab::{LAST_CHUNK, chunks, script};
+use crate::raw::Ending;
+use crate::wires::{ANTHROPIC, OPENAI};
 
 /// The event with half of its data.
 fn half(event: &str) -> String {

@@ -57,6 +57,20 @@ async fn one_connection_serves_several_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn runs_are_told_apart_by_a_header_if_the_script_names_one() {
+    let mut script = one_two_three();
+    script.run_header = Some("X-Run".to_owned());
+    let server = FaultServer::start(script).await.unwrap();
+    let mut client = Client::connect(server.addr());
+    for (run, expected) in [("one", "1"), ("two", "1"), ("one", "2"), ("two", "2")] {
+        client.send(&post(ASK).replace("host: x", &format!("host: x\r\nx-run: {run}")));
+        client.expect(&answer(expected));
+    }
+    client.post(ASK);
+    client.expect(&answer("1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_wants_the_connection_closed_gets_it_closed() {
     let server = FaultServer::start(one_two_three()).await.unwrap();
     let request = post(ASK).replace("host: x", "host: x\r\nConnection: Close");

@@ -8,13 +8,11 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::SIGNATURE;
+use super::{REDACTED, SIGNATURE};
 use crate::script::fault::{Body, Whole};
 use crate::script::said::{Call, Said};
 use crate::script::wire::{Chat, events, json, to_json};
-
-/// "Event streams may also include any number of `ping` events."
-const PING: &[u8] = b"event: ping\ndata: {\"type\": \"ping\"}\n\n";
+use crate::script::{self, PingKind};
 
 /// What the model said as the answer to this request, which is the engine's `number`-th.
 pub(in crate::script) fn render(said: &Said, chat: &Chat, number: u64) -> Whole {
@@ -25,7 +23,8 @@ pub(in crate::script) fn render(said: &Said, chat: &Chat, number: u64) -> Whole 
             terminal: message.terminal_events(),
             // Nothing follows `message_stop`.
             done: None,
-            ping: PING,
+            // "Event streams may also include any number of `ping` events."
+            ping: PingKind::Events,
             names_errors: true,
             gap: said.gap,
         })
@@ -60,7 +59,7 @@ impl Rendered<'_> {
         // The page's examples begin with one token of output: the count is not known yet.
         let opening = self.message(Vec::new(), None, 1);
         let mut sent =
-            vec![event("message_start", &MessageStart { message: opening }), Bytes::from_static(PING)];
+            vec![event("message_start", &MessageStart { message: opening }), PingKind::Events.bytes()];
         let mut index = 0;
         let mut block = |start: Block, deltas: Vec<Delta>| {
             sent.push(event("content_block_start", &BlockStart { index, content_block: start }));
@@ -75,6 +74,11 @@ impl Rendered<'_> {
             // "`signature_delta` event is sent just before the `content_block_stop` event"
             let signed = thoughts.chain([Delta::Signature { signature: SIGNATURE }]);
             block(Block::Thinking { thinking: "", signature: "" }, signed.collect());
+        }
+        if said.redacted_thinking {
+            // There is no delta for it: the block is whole from its start (extended thinking, "Thinking
+            // redaction", <https://platform.claude.com/docs/en/build-with-claude/extended-thinking>).
+            block(Block::RedactedThinking { data: REDACTED }, Vec::new());
         }
         if said.text.is_some() {
             let texts = said.text_pieces().into_iter().map(|text| Delta::Text { text });
@@ -102,6 +106,7 @@ impl Rendered<'_> {
         let thinking = said.thinking.as_deref();
         let mut content: Vec<Block> =
             thinking.map(|thinking| Block::Thinking { thinking, signature: SIGNATURE }).into_iter().collect();
+        content.extend(said.redacted_thinking.then_some(Block::RedactedThinking { data: REDACTED }));
         content.extend(said.text.as_deref().map(|text| Block::Text { text }));
         content.extend(said.calls.iter().map(|call| Block::ToolUse {
             id: &call.id,
@@ -126,7 +131,7 @@ impl Rendered<'_> {
             content,
             stop_reason,
             stop_sequence: None,
-            usage: Usage { input_tokens: self.said.usage.prompt_tokens, output_tokens },
+            usage: Usage::of(self.said.usage, output_tokens),
         }
     }
 }
@@ -157,13 +162,33 @@ struct Message<'a> {
 #[derive(Serialize)]
 struct Usage {
     input_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_creation_input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_read_input_tokens: Option<u64>,
     output_tokens: u64,
+}
+
+impl Usage {
+    /// What was read from the cache or written to it is counted apart: the prompt is the sum of the three
+    /// (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching>, "Tracking cache performance").
+    fn of(usage: script::Usage, output_tokens: u64) -> Self {
+        let script::Usage { prompt_tokens, cached_tokens, cache_write_tokens, .. } = usage;
+        let apart = cached_tokens.unwrap_or(0).saturating_add(cache_write_tokens.unwrap_or(0));
+        Self {
+            input_tokens: prompt_tokens.saturating_sub(apart),
+            cache_creation_input_tokens: cache_write_tokens,
+            cache_read_input_tokens: cached_tokens,
+            output_tokens,
+        }
+    }
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block<'a> {
     Thinking { thinking: &'a str, signature: &'static str },
+    RedactedThinking { data: &'static str },
     Text { text: &'a str },
     ToolUse { id: &'a str, name: &'a str, input: Value },
 }

@@ -4,6 +4,8 @@
 //! like in public issue trackers. Knows no script's progress and no fault.
 
 mod answer;
+mod caching;
+mod history;
 mod request;
 
 use serde::Serialize;
@@ -17,6 +19,9 @@ pub(super) use request::read;
 /// What signs every thinking block of faultlab: "faultlab" in base64. A client has to send it back as it is.
 const SIGNATURE: &str = "ZmF1bHRsYWI=";
 
+/// The data of every redacted block: "faultlab, unseen" in base64. It has to come back as it is, too.
+const REDACTED: &str = "ZmF1bHRsYWIsIHVuc2Vlbg==";
+
 /// The refusal as Anthropic puts it: "a top-level `error` object that always includes a `type` and `message`
 /// value. The response also includes a `request_id` field"
 /// (<https://platform.claude.com/docs/en/api/errors>, "Error shapes").
@@ -28,6 +33,11 @@ pub(super) fn refuse(rejection: &Rejection, number: u64) -> Whole {
         request_id: request_id(number),
     });
     json(rejection.status, body.clone(), body)
+}
+
+/// A refusal with this message, which names the field at fault.
+fn invalid(message: impl Into<String>) -> Rejection {
+    Rejection::invalid(None, message)
 }
 
 #[derive(Serialize)]

@@ -1,10 +1,11 @@
 //! Reads a Messages request and refuses what Anthropic refuses, as far as that is cheap to know.
 //!
-//! Fields and blocks that no script depends on are ignored, whatever they hold.
+//! Fields and blocks that no script depends on are ignored, whatever they hold. The order of the conversation is
+//! the business of [`history`], marks for the cache that of [`caching`].
 
 use serde::Deserialize;
 
-use super::SIGNATURE;
+use super::{caching, history, invalid};
 use crate::script::wire::{Chat, Rejection};
 
 #[derive(Deserialize)]
@@ -14,33 +15,45 @@ struct Document {
     system: Option<Content>,
     messages: Option<Vec<Message>>,
     stream: Option<bool>,
+    thinking: Option<Thinking>,
+}
+
+/// Whether the model is to think.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thinking {
+    Disabled,
+    /// `enabled`, `adaptive` and what may follow.
+    #[serde(other)]
+    Enabled,
 }
 
 #[derive(Deserialize)]
-struct Message {
-    role: Role,
-    content: Content,
+pub(super) struct Message {
+    pub(super) role: Role,
+    pub(super) content: Content,
 }
 
-/// There are no others: a system prompt is a field of the request and a tool's result a user's block
-/// (<https://platform.claude.com/docs/en/api/messages>).
+/// There are no others: a tool's result is a user's block (<https://platform.claude.com/docs/en/api/messages>).
 #[derive(Deserialize, PartialEq, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+pub(super) enum Role {
     User,
     Assistant,
+    /// In mid-conversation; the system prompt is a field of the request.
+    System,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Content {
+pub(super) enum Content {
     Text(String),
     Blocks(Vec<Block>),
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
+pub(super) enum Block {
     Text {
         text: String,
     },
@@ -59,13 +72,16 @@ enum Block {
     Thinking {
         signature: Option<String>,
     },
-    /// Images, documents, redacted thinking, the blocks of the server's own tools.
+    RedactedThinking {
+        data: Option<String>,
+    },
+    /// Images, documents, the blocks of the server's own tools.
     #[serde(other)]
     Other,
 }
 
 impl Content {
-    fn blocks(&self) -> &[Block] {
+    pub(super) fn blocks(&self) -> &[Block] {
         match self {
             Content::Text(_) => &[],
             Content::Blocks(blocks) => blocks,
@@ -81,7 +97,7 @@ impl Content {
     }
 
     /// Whether there is anything beside tool results.
-    fn says_something(&self) -> bool {
+    pub(super) fn says_something(&self) -> bool {
         match self {
             Content::Text(_) => true,
             Content::Blocks(blocks) => {
@@ -91,7 +107,7 @@ impl Content {
     }
 
     /// The calls that are made here.
-    fn calls(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn calls(&self) -> impl Iterator<Item = &str> {
         self.blocks().iter().filter_map(|block| match block {
             Block::ToolUse { id, .. } => Some(id.as_str()),
             _ => None,
@@ -101,7 +117,7 @@ impl Content {
     /// The results given here, as far as nothing else comes before them: "the tool_result blocks must come
     /// first in the content array. Any text must come after"
     /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls>).
-    fn leading_results(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn leading_results(&self) -> impl Iterator<Item = &str> {
         self.blocks().iter().map_while(Block::answers)
     }
 
@@ -116,7 +132,7 @@ impl Content {
 }
 
 impl Block {
-    fn text(&self) -> Option<&str> {
+    pub(super) fn text(&self) -> Option<&str> {
         match self {
             Block::Text { text } => Some(text),
             _ => None,
@@ -124,7 +140,7 @@ impl Block {
     }
 
     /// The call that this is the result of.
-    fn answers(&self) -> Option<&str> {
+    pub(super) fn answers(&self) -> Option<&str> {
         match self {
             Block::ToolResult { tool_use_id, .. } => Some(tool_use_id),
             _ => None,
@@ -152,13 +168,13 @@ pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
     let messages = document.messages.unwrap_or_default();
     match messages.first() {
         None => return Err(invalid("messages: at least one message is required")),
-        Some(Message { role: Role::Assistant, .. }) => {
+        Some(Message { role: Role::Assistant | Role::System, .. }) => {
             return Err(invalid("messages: first message must use the \"user\" role"));
         }
         Some(Message { role: Role::User, .. }) => {}
     }
-    check_calls(&messages)?;
-    check_signatures(&messages)?;
+    history::check(document.system.as_ref(), &messages)?;
+    caching::check(body)?;
     let mut chat = Chat {
         model: document.model.unwrap_or_else(|| "faultlab".to_owned()),
         stream: document.stream.unwrap_or(false),
@@ -167,6 +183,9 @@ pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
     };
     for message in &messages {
         take(&mut chat, message);
+    }
+    if matches!(document.thinking, Some(Thinking::Enabled)) {
+        chat.unthought = history::unthought(&messages);
     }
     Ok(chat)
 }
@@ -182,78 +201,6 @@ fn take(chat: &mut Chat, message: &Message) {
         }
         chat.tool_result = content.last_result().or_else(|| chat.tool_result.take());
     }
-}
-
-/// Every result answers a call of the message directly before it, and every call is answered in the message
-/// directly after it: the two history errors that clients of Anthropic know best. Their wording is quoted in
-/// <https://github.com/anthropics/claude-code/issues/13460> and
-/// <https://github.com/anthropics/claude-code/issues/8210>.
-fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
-    let mut called: Vec<&str> = Vec::new();
-    for (index, message) in messages.iter().enumerate() {
-        let answered: Vec<&str> = match message.role {
-            Role::User => message.content.leading_results().collect(),
-            Role::Assistant => Vec::new(),
-        };
-        all_answered(&called, &answered, index)?;
-        for (place, id) in message.content.blocks().iter().map(Block::answers).enumerate() {
-            if let Some(id) = id.filter(|id| !called.contains(id)) {
-                return Err(invalid(format!(
-                    "messages.{index}.content.{place}: unexpected `tool_use_id` found in `tool_result` \
-                     blocks: {id}. Each `tool_result` block must have a corresponding `tool_use` block in \
-                     the previous message."
-                )));
-            }
-        }
-        called = match message.role {
-            Role::User => Vec::new(),
-            Role::Assistant => message.content.calls().collect(),
-        };
-    }
-    all_answered(&called, &[], messages.len())
-}
-
-/// `index` is the message after the calls.
-fn all_answered(called: &[&str], answered: &[&str], index: usize) -> Result<(), Rejection> {
-    let unanswered: Vec<&str> = called.iter().copied().filter(|id| !answered.contains(id)).collect();
-    if unanswered.is_empty() {
-        return Ok(());
-    }
-    Err(invalid(format!(
-        "messages.{}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
-         `tool_use` block must have a corresponding `tool_result` block in the next message.",
-        index.saturating_sub(1),
-        unanswered.join(", ")
-    )))
-}
-
-/// Thinking comes back as it was, signature and all
-/// (<https://platform.claude.com/docs/en/build-with-claude/extended-thinking>, "Preserving thinking blocks").
-/// The wording of both errors is quoted in <https://github.com/lbjlaq/Antigravity-Manager/issues/498> and
-/// <https://github.com/justlovemaki/AIClient2API/issues/437>.
-fn check_signatures(messages: &[Message]) -> Result<(), Rejection> {
-    for (index, message) in messages.iter().enumerate() {
-        for (place, block) in message.content.blocks().iter().enumerate() {
-            match block {
-                Block::Thinking { signature: None } => {
-                    return Err(invalid(format!(
-                        "messages.{index}.content.{place}.thinking.signature: Field required"
-                    )));
-                }
-                Block::Thinking { signature: Some(signature) } if signature != SIGNATURE => {
-                    return Err(invalid(format!(
-                        "messages.{index}.content.{place}: Invalid `signature` in `thinking` block"
-                    )));
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(())
-}
-
-fn invalid(message: impl Into<String>) -> Rejection {
-    Rejection::invalid(None, message)
 }
 
 #[cfg(test)]
@@ -325,43 +272,10 @@ mod tests {
 
     #[test]
     fn the_user_speaks_first() {
-        assert!(refusal(&[assistant("hi")]).contains("first message must use the \"user\" role"));
-    }
-
-    #[test]
-    fn a_result_without_its_call_in_the_message_before_is_refused() {
-        let orphan = refusal(&[user("go"), user(json!([text("x"), result("c1", "x")]))]);
-        assert!(
-            orphan.starts_with(
-                "messages.1.content.1: unexpected `tool_use_id` found in `tool_result` blocks: c1."
-            ),
-            "{orphan}"
-        );
-        let turns = [assistant(json!([call("c1")])), user(json!([result("c1", "x")]))];
-        let late = refusal(&[user("go"), turns[0].clone(), turns[1].clone(), turns[1].clone()]);
-        assert!(late.starts_with("messages.3.content.0: unexpected"), "{late}");
-    }
-
-    #[test]
-    fn a_call_without_its_result_in_the_next_message_is_refused() {
-        let expected =
-            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: c1.";
-        let calls = assistant(json!([text("hm"), call("c1")]));
-        for rest in [vec![], vec![user("well?")], vec![user(json!([text("first"), result("c1", "x")]))]] {
-            let messages = [vec![user("go"), calls.clone()], rest].concat();
-            let refused = refusal(&messages);
-            assert!(refused.starts_with(expected), "{refused}");
+        let system = json!({ "role": "system", "content": "x" });
+        for first in [assistant("hi"), system] {
+            assert!(refusal(&[first, user("go")]).contains("first message must use the \"user\" role"));
         }
-    }
-
-    #[test]
-    fn thinking_comes_back_with_its_signature() {
-        let with = |thinking: Value| chat(&[user("go"), assistant(json!([thinking])), user("on")]);
-        assert!(with(json!({ "type": "thinking", "thinking": "", "signature": SIGNATURE })).is_ok());
-        let wrong = with(json!({ "type": "thinking", "thinking": "", "signature": "x" })).unwrap_err();
-        assert_eq!(wrong.message, "messages.1.content.0: Invalid `signature` in `thinking` block");
-        let none = with(json!({ "type": "thinking", "thinking": "" })).unwrap_err();
-        assert_eq!(none.message, "messages.1.content.0.thinking.signature: Field required");
     }
 
     #[test]
@@ -373,7 +287,7 @@ mod tests {
             "max_tokens: Field required"
         );
         assert!(refused(r#"{ "max_tokens": 1, "messages": [] }"#).starts_with("messages: at least one"));
-        let system = r#"{ "max_tokens": 1, "messages": [ { "role": "system", "content": "x" } ] }"#;
-        assert!(refused(system).contains("expected `user` or `assistant`"));
+        let tool = r#"{ "max_tokens": 1, "messages": [ { "role": "tool", "content": "x" } ] }"#;
+        assert!(refused(tool).contains("unknown variant `tool`"));
     }
 }

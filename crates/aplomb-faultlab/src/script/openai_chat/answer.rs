@@ -11,13 +11,10 @@ use serde::Serialize;
 use crate::script::fault::{Body, Whole};
 use crate::script::said::{Call, Said};
 use crate::script::wire::{Chat, events, json, to_json};
+use crate::script::{self, PingKind};
 
 /// Faultlab has no clock, and a constant is the same every time.
 const CREATED: u64 = 1_700_000_000;
-
-/// A comment line of server-sent events, which a client ignores (WHATWG HTML, 9.2.6: lines that start with a
-/// colon).
-const PING: &[u8] = b": ping\n\n";
 
 /// What the model said as the answer to this request, which is the engine's `number`-th.
 pub(in crate::script) fn render(said: &Said, chat: &Chat, number: u64) -> Whole {
@@ -28,7 +25,7 @@ pub(in crate::script) fn render(said: &Said, chat: &Chat, number: u64) -> Whole 
             terminal: completion.terminal_events(),
             // "streaming will terminate with a data: [DONE] message"
             done: Some(Bytes::from_static(b"data: [DONE]\n\n")),
-            ping: PING,
+            ping: PingKind::Comments,
             names_errors: false,
             gap: said.gap,
         })
@@ -52,7 +49,7 @@ impl<'a> Completion<'a> {
             id: format!("chatcmpl-faultlab-{number}"),
             model: &chat.model,
             said,
-            usage: Usage::new(said.usage.prompt_tokens, said.usage.completion_tokens),
+            usage: Usage::of(said.usage),
             include_usage: chat.include_usage,
         }
     }
@@ -61,6 +58,9 @@ impl<'a> Completion<'a> {
     /// after.
     fn content_events(&self) -> Vec<Bytes> {
         let said = self.said;
+        if said.by_nobody {
+            return vec![self.chunk([] as [ChunkChoice<NoDelta>; 0], None)];
+        }
         // The first chunk's content is empty where text follows and null where only calls do.
         let opening = said.text.as_ref().map(|_| "");
         let mut deltas = vec![self.delta(&RoleDelta { role: "assistant", content: opening })];
@@ -89,8 +89,10 @@ impl<'a> Completion<'a> {
 
     /// The finish reason, and the usage where it was asked for.
     fn terminal_events(&self) -> Vec<Bytes> {
-        let mut events =
-            vec![self.chunk([ChunkChoice::new(NoDelta {}, Some(&self.said.finish_reason))], None)];
+        let mut events = Vec::new();
+        if !self.said.by_nobody {
+            events.push(self.chunk([ChunkChoice::new(NoDelta {}, Some(&self.said.finish_reason))], None));
+        }
         if self.include_usage {
             // "an additional chunk … before the data: [DONE] message … the choices field will always be an
             // empty array"
@@ -129,12 +131,13 @@ impl<'a> Completion<'a> {
             refusal: None,
         };
         let finish_reason = finished.then_some(self.said.finish_reason.as_str());
+        let choice = PlainChoice { index: 0, message, logprobs: None, finish_reason };
         let document = Document {
             id: &self.id,
             object: "chat.completion",
             created: CREATED,
             model: self.model,
-            choices: [PlainChoice { index: 0, message, logprobs: None, finish_reason }],
+            choices: if self.said.by_nobody { Vec::new() } else { vec![choice] },
             usage: self.usage,
         };
         to_json(&document)
@@ -146,14 +149,30 @@ struct Usage {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<PromptDetails>,
+}
+
+/// What is special about some of the prompt's tokens, which are counted there already
+/// (<https://platform.openai.com/docs/guides/prompt-caching>, and `PromptTokensDetails` of OpenAI's SDKs, which
+/// are generated from its API description).
+#[derive(Serialize, Clone, Copy)]
+struct PromptDetails {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_write_tokens: Option<u64>,
 }
 
 impl Usage {
-    fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
+    fn of(usage: script::Usage) -> Self {
+        let script::Usage { prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens } = usage;
+        let details = PromptDetails { cached_tokens, cache_write_tokens };
         Self {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens.saturating_add(completion_tokens),
+            prompt_tokens_details: cached_tokens.or(cache_write_tokens).map(|_| details),
         }
     }
 }
@@ -229,7 +248,7 @@ struct Document<'a> {
     object: &'static str,
     created: u64,
     model: &'a str,
-    choices: [PlainChoice<'a>; 1],
+    choices: Vec<PlainChoice<'a>>,
     usage: Usage,
 }
 

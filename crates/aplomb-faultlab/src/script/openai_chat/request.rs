@@ -26,6 +26,8 @@ struct Message {
     role: Role,
     content: Option<Content>,
     tool_calls: Option<Vec<Call>>,
+    /// What calls were before there were several. Read only to know that there is one.
+    function_call: Option<serde::de::IgnoredAny>,
     tool_call_id: Option<String>,
 }
 
@@ -101,6 +103,7 @@ pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
         include_usage: document.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
         ..Chat::default()
     };
+    check_contents(&messages)?;
     check_calls(&messages)?;
     for message in messages {
         take(&mut chat, message);
@@ -122,9 +125,35 @@ fn take(chat: &mut Chat, message: Message) {
     }
 }
 
-/// Every tool message answers a call of the assistant message before it, and every call is answered before
-/// anything else is said: the two history errors that clients of OpenAI know best (both quoted in
-/// <https://github.com/sdcb/chats/pull/132>, with the form of `param`).
+/// Every message says something, but for an assistant's that calls tools, and a list of calls has one. The
+/// errors are quoted in <https://github.com/docker/docker-agent/issues/63> and
+/// <https://github.com/home-assistant/core/pull/118577>.
+fn check_contents(messages: &[Message]) -> Result<(), Rejection> {
+    for (index, message) in messages.iter().enumerate() {
+        let calls = message.tool_calls.as_deref();
+        if calls.is_some_and(<[Call]>::is_empty) {
+            let param = format!("messages[{index}].tool_calls");
+            let message =
+                format!("Invalid '{param}': empty array. Expected one call at least, or no such field.");
+            return Err(Rejection { code: Some("empty_array"), ..Rejection::invalid(Some(param), message) });
+        }
+        let may_be_silent =
+            message.role == Role::Assistant && (calls.is_some() || message.function_call.is_some());
+        if message.content.is_none() && !may_be_silent {
+            let param = format!("messages.[{index}].content");
+            return Err(Rejection::invalid(
+                Some(param),
+                "Invalid value for 'content': expected a string, got null.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Every tool message answers a call of the assistant message before it, once, and every call is answered
+/// before anything else is said: the history errors that clients of OpenAI know best (quoted in
+/// <https://github.com/sdcb/chats/pull/132> and <https://github.com/agno-agi/agno/issues/5116>, with the form
+/// of `param`).
 fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
     let mut called = BTreeSet::new();
     let mut unanswered = BTreeSet::new();
@@ -144,7 +173,11 @@ fn check_calls(messages: &[Message]) -> Result<(), Rejection> {
                 );
                 return Err(Rejection::invalid(Some(format!("messages.[{index}].role")), message));
             }
-            unanswered.remove(id);
+            if !unanswered.remove(id) {
+                let message =
+                    format!("Duplicate value for 'tool_call_id': the call '{id}' has a response already.");
+                return Err(Rejection::invalid(Some(format!("messages.[{index}].tool_call_id")), message));
+            }
         } else {
             all_answered(&unanswered, index)?;
             called = message.tool_calls.iter().flatten().map(|call| call.id.as_str()).collect();
@@ -229,6 +262,31 @@ mod tests {
         assert_eq!(param_of(&[user("go"), call("c1")]).as_deref(), Some("messages.[2].role"));
         let error = chat(&json!({ "messages": [user("go"), call("c1"), user("well?")] })).unwrap_err();
         assert!(error.message.contains("without a response: c1"), "{}", error.message);
+    }
+
+    #[test]
+    fn a_second_result_of_a_call_is_refused() {
+        let twice = [user("go"), call("c1"), result("c1", "x"), result("c1", "x")];
+        assert_eq!(param_of(&twice).as_deref(), Some("messages.[3].tool_call_id"));
+    }
+
+    #[test]
+    fn only_an_assistant_that_calls_may_say_nothing() {
+        assert_eq!(param_of(&[json!({ "role": "user" })]).as_deref(), Some("messages.[0].content"));
+        let silent = json!({ "role": "assistant", "content": null });
+        assert_eq!(param_of(&[user("go"), silent]).as_deref(), Some("messages.[1].content"));
+        let no_result = json!({ "role": "tool", "tool_call_id": "c1", "content": null });
+        assert_eq!(param_of(&[user("go"), call("c1"), no_result]).as_deref(), Some("messages.[2].content"));
+        let old = json!({ "role": "assistant", "content": null, "function_call": { "name": "f", "arguments": "" } });
+        assert!(chat(&json!({ "messages": [user("go"), old, user("on"), user("")] })).is_ok());
+    }
+
+    #[test]
+    fn a_list_of_calls_has_one() {
+        let none = json!({ "role": "assistant", "content": "hi", "tool_calls": [] });
+        let refused = chat(&json!({ "messages": [user("go"), none] })).unwrap_err();
+        assert_eq!(refused.param.as_deref(), Some("messages[1].tool_calls"));
+        assert_eq!(refused.code, Some("empty_array"));
     }
 
     #[test]
