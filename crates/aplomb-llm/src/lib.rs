@@ -7,6 +7,7 @@
 //! | [`transport`] | one HTTP exchange, and the kind of its fault |
 //! | [`mock`] | the same exchange, scripted, without a network |
 //! | [`provider`] | one attempt at a model, with its clocks |
+//! | [`vendors`] | who serves models, as data |
 //!
 //! Knows nothing of runs, retries, tools or sessions: an attempt that failed is reported, never repeated.
 
@@ -16,6 +17,7 @@ pub mod provider;
 pub mod sse;
 pub mod transport;
 mod usage;
+pub mod vendors;
 pub mod wire;
 
 pub use clocks::Timeouts;

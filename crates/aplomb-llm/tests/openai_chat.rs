@@ -101,6 +101,24 @@ fn a_model_that_reasons_is_sent_its_limit_by_the_name_that_the_vendor_knows_and_
 }
 
 #[test]
+fn a_vendor_is_sent_what_it_wants_back_and_not_what_it_refuses() {
+    let mut parameters = Parameters { stream: true, ..Parameters::default() };
+    parameters.quirks.reasoning_goes_back = true;
+    parameters.quirks.usage_comes_unasked = true;
+    let thought = Block::Thinking { text: "hm".to_owned(), signature: None };
+    let messages = [
+        Message { role: Role::Assistant, content: vec![thought, call("call_1", "{}")] },
+        Message { role: Role::Assistant, content: vec![call("call_2", "{}")] },
+    ]
+    .map(Arc::new);
+    let body: Value = serde_json::from_slice(&request_body(parameters, &messages, &[]).unwrap()).unwrap();
+    assert_eq!(body["messages"][0]["reasoning_content"], "hm");
+    // Where there were no thoughts the field is there all the same: a call without it is refused.
+    assert_eq!(body["messages"][1]["reasoning_content"], "");
+    assert_eq!(body.get("stream_options"), None);
+}
+
+#[test]
 fn images_go_as_parts_and_what_is_not_asked_for_is_not_there() {
     let picture = |source| Block::Image { source };
     let content = vec![

@@ -57,7 +57,7 @@ pub enum CachePoint {
 }
 
 /// How a vendor differs from the protocol that it speaks, as data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirks {
     /// On Anthropic's wire: the stop reason ends the answer, and `message_stop` may not follow. Off, a stream without
@@ -67,6 +67,30 @@ pub struct Quirks {
     pub key_header: Option<(&'static str, &'static str)>,
     /// On the Chat Completions wire: what the limit of the answer is called.
     pub answer_limit: AnswerLimit,
+    /// On the Chat Completions wire: a stream brings its usage unasked, and asking is refused.
+    pub usage_comes_unasked: bool,
+    /// On the Chat Completions wire: the model's thoughts are sent back with what it said.
+    ///
+    /// Source: DeepSeek API Docs, "Thinking Mode", "Tool Calls" (<https://api-docs.deepseek.com/guides/thinking_mode>):
+    /// a conversation in which tools were called is refused without them, and in others they are ignored.
+    pub reasoning_goes_back: bool,
+}
+
+impl Quirks {
+    /// The protocol as it is written.
+    pub const NONE: Quirks = Quirks {
+        message_stop_is_optional: false,
+        key_header: None,
+        answer_limit: AnswerLimit::ByModel,
+        usage_comes_unasked: false,
+        reasoning_goes_back: false,
+    };
+}
+
+impl Default for Quirks {
+    fn default() -> Quirks {
+        Quirks::NONE
+    }
 }
 
 /// What the limit of an answer is called on the Chat Completions wire.
@@ -238,6 +262,20 @@ fn standing_instructions(messages: &[Arc<Message>]) -> Option<String> {
         messages.iter().filter(|message| message.role == Role::System).map(|message| message.to_text());
     let text = texts.collect::<Vec<_>>().join("\n\n");
     (!text.is_empty()).then_some(text)
+}
+
+/// A name for a place in a path. Its slashes are the path's.
+pub(crate) fn encoded(name: &str) -> String {
+    let mut path = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                path.push(byte.into())
+            }
+            _ => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path
 }
 
 /// What the model wrote, unless it is not JSON: providers refuse a history that holds such.

@@ -11,6 +11,8 @@ mod stream;
 use aplomb_core::message::FinishReason;
 use serde::{Deserialize, Serialize};
 
+use crate::wire::encoded;
+
 pub use request::request_body;
 pub use response::decode_body;
 pub use stream::{Decoder, Generation};
@@ -22,16 +24,7 @@ const WIRE: &str = "gemini";
 pub fn path(model: &str, stream: bool) -> String {
     let collection = if model.contains('/') { "" } else { "models/" };
     let method = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-    let mut path = format!("/{collection}");
-    for byte in model.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                path.push(byte.into())
-            }
-            _ => path.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    path + ":" + method
+    format!("/{collection}{}:{method}", encoded(model))
 }
 
 /// What is kept of a part, to go back with it: it stands before the part's text, thoughts or call, or alone where the

@@ -7,7 +7,7 @@ use aplomb_core::tool::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::wire::{AnswerLimit, Parameters, json_arguments};
+use crate::wire::{AnswerLimit, Parameters, Quirks, json_arguments};
 
 /// The body of a request.
 ///
@@ -26,13 +26,14 @@ pub fn request_body(
     };
     serde_json::to_vec(&Body {
         model: parameters.model,
-        messages: messages.iter().flat_map(|message| wire_messages(message)).collect(),
+        messages: messages.iter().flat_map(|message| wire_messages(message, parameters.quirks)).collect(),
         tools: tools.iter().map(WireTool::of).collect(),
         temperature: parameters.temperature.filter(|_| !parameters.reasons),
         max_tokens: parameters.max_tokens.filter(|_| !counts_thoughts),
         max_completion_tokens: parameters.max_tokens.filter(|_| counts_thoughts),
         stream: parameters.stream,
-        stream_options: parameters.stream.then_some(StreamOptions { include_usage: true }),
+        stream_options: (parameters.stream && !parameters.quirks.usage_comes_unasked)
+            .then_some(StreamOptions { include_usage: true }),
     })
 }
 
@@ -70,6 +71,8 @@ enum WireMessage<'a> {
     },
     Assistant {
         content: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<String>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<WireCall<'a>>,
     },
@@ -134,16 +137,17 @@ impl<'a> WireTool<'a> {
 }
 
 /// One message of ours as those of the wire: the results of parallel tool calls are a message each.
-fn wire_messages(message: &Message) -> Vec<WireMessage<'_>> {
+fn wire_messages(message: &Message, quirks: Quirks) -> Vec<WireMessage<'_>> {
     match message.role {
         Role::System => vec![WireMessage::System { content: message.to_text() }],
         Role::User => vec![WireMessage::User { content: user_content(message) }],
         Role::Assistant => {
-            // Thoughts are not sent back: the protocol has no place for them, and DeepSeek refuses them (its guide,
-            // "Reasoning model": a `reasoning_content` in the input gives a 400).
             let text = message.to_text();
             let tool_calls = message.tool_calls().map(wire_call).collect();
-            vec![WireMessage::Assistant { content: (!text.is_empty()).then_some(text), tool_calls }]
+            // The protocol has no place for thoughts, and vendors refuse fields that they do not know.
+            let reasoning_content = quirks.reasoning_goes_back.then(|| thoughts(message));
+            let content = (!text.is_empty()).then_some(text);
+            vec![WireMessage::Assistant { content, reasoning_content, tool_calls }]
         }
         Role::Tool => message
             .content
@@ -156,6 +160,15 @@ fn wire_messages(message: &Message) -> Vec<WireMessage<'_>> {
             })
             .collect(),
     }
+}
+
+/// The thoughts that were shown. Those that came with a signature are another protocol's.
+fn thoughts(message: &Message) -> String {
+    let shown = message.content.iter().filter_map(|block| match block {
+        Block::Thinking { text, signature: None } => Some(text.as_str()),
+        _ => None,
+    });
+    shown.collect()
 }
 
 fn user_content(message: &Message) -> UserContent<'_> {
