@@ -248,7 +248,11 @@ fn only_a_finish_reason_that_is_known_to_be_a_good_one_makes_a_success() {
     for (word, finish) in [("STOP", FinishReason::Stop), ("MAX_TOKENS", FinishReason::Length)] {
         assert_eq!(decoded(&chunk(&text, Some(word))).unwrap().finish, finish);
     }
+    let gateways = decoded(&chunk(&json!(parts()), Some("FUNCTION_CALL"))).unwrap();
+    assert_eq!(gateways.finish, FinishReason::ToolCalls);
     for (words, anomaly, retryable) in [
+        // It waits for the results of calls that are not there.
+        (&["FUNCTION_CALL"][..], Anomaly::Empty, true),
         (
             &[
                 "SAFETY",
@@ -260,7 +264,7 @@ fn only_a_finish_reason_that_is_known_to_be_a_good_one_makes_a_success() {
                 "IMAGE_SAFETY",
                 "IMAGE_PROHIBITED_CONTENT",
                 "IMAGE_RECITATION",
-            ][..],
+            ],
             Anomaly::Filtered,
             false,
         ),

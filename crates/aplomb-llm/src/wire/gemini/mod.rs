@@ -48,6 +48,8 @@ struct Kept {
 fn finish_reason(word: &str, has_calls: bool) -> FinishReason {
     match word {
         "STOP" if has_calls => FinishReason::ToolCalls,
+        // No word of the reference; what gateways say for a regular end with calls.
+        "FUNCTION_CALL" => FinishReason::ToolCalls,
         "STOP" => FinishReason::Stop,
         "MAX_TOKENS" => FinishReason::Length,
         "SAFETY"

@@ -112,6 +112,8 @@ pub(super) fn token_usage(usage: &Value) -> Option<TokenUsage> {
     tokens.output = count(usage.get("completion_tokens")).unwrap_or_default();
     let details = usage.get("prompt_tokens_details");
     tokens.input_cached = count(details.and_then(|details| details.get("cached_tokens"))).unwrap_or_default();
+    let details = usage.get("completion_tokens_details");
+    tokens.reasoning = count(details.and_then(|details| details.get("reasoning_tokens"))).unwrap_or_default();
     Some(tokens)
 }
 
