@@ -261,6 +261,7 @@ fn only_a_finish_reason_that_is_known_to_be_a_good_one_makes_a_success() {
                 "BLOCKLIST",
                 "PROHIBITED_CONTENT",
                 "SPII",
+                "MODEL_ARMOR",
                 "IMAGE_SAFETY",
                 "IMAGE_PROHIBITED_CONTENT",
                 "IMAGE_RECITATION",

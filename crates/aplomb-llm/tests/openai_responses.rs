@@ -110,8 +110,8 @@ fn a_model_that_does_not_reason_takes_a_temperature_and_is_not_asked_for_its_rea
             "model": "gpt-4o",
             "input": [{"type": "message", "role": "user", "content": [
                 {"type": "input_text", "text": "what is this?"},
-                {"type": "input_image", "image_url": "https://host/a.png"},
-                {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+                {"type": "input_image", "image_url": "https://host/a.png", "detail": "auto"},
+                {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"},
             ]}],
             "temperature": 0.5,
             "store": false,
@@ -120,7 +120,7 @@ fn a_model_that_does_not_reason_takes_a_temperature_and_is_not_asked_for_its_rea
 }
 
 fn usage() -> Value {
-    json!({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 7,
+    json!({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2}, "output_tokens": 7,
            "output_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 17})
 }
 
@@ -186,7 +186,8 @@ fn a_whole_answer_is_read_with_its_usage() {
     assert_eq!(shown(&reply), everything_shown());
     assert_eq!(reply.finish, FinishReason::ToolCalls);
     let usage = reply.usage.unwrap();
-    assert_eq!((usage.input, usage.input_cached, usage.output, usage.reasoning), (10, 4, 7, 5));
+    assert_eq!((usage.input, usage.input_cached, usage.input_cache_creation), (10, 4, 2));
+    assert_eq!((usage.output, usage.reasoning), (7, 5));
     let text = decoded(&response("completed", &[message("ok")])).unwrap();
     assert_eq!((text.message.to_text().as_str(), text.finish), ("ok", FinishReason::Stop));
 }

@@ -58,6 +58,7 @@ fn finish_reason(word: &str, has_calls: bool) -> FinishReason {
         | "BLOCKLIST"
         | "PROHIBITED_CONTENT"
         | "SPII"
+        | "MODEL_ARMOR"
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => FinishReason::ContentFilter,

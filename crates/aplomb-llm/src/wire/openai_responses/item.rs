@@ -186,6 +186,7 @@ impl Response {
         tokens.input = count("/input_tokens");
         tokens.output = count("/output_tokens");
         tokens.input_cached = count("/input_tokens_details/cached_tokens");
+        tokens.input_cache_creation = count("/input_tokens_details/cache_write_tokens");
         tokens.reasoning = count("/output_tokens_details/reasoning_tokens");
         Some(tokens)
     }

@@ -96,7 +96,7 @@ enum Content<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part<'a> {
     InputText { text: &'a str },
-    InputImage { image_url: String },
+    InputImage { image_url: String, detail: &'static str },
 }
 
 #[derive(Serialize)]
@@ -139,7 +139,7 @@ fn add_items<'a>(input: &mut Vec<InputItem<'a>>, message: &'a Message) {
 }
 
 fn add_block<'a>(input: &mut Vec<InputItem<'a>>, block: &'a Block) {
-    input.push(InputItem::Said(match block {
+    let said = match block {
         Block::Text { text } if !text.is_empty() => {
             Said::Message { role: "assistant", content: Content::Text(text.clone()), phase: None }
         }
@@ -153,7 +153,10 @@ fn add_block<'a>(input: &mut Vec<InputItem<'a>>, block: &'a Block) {
         }
         _ => {
             match (Kept::of(block), input.last_mut()) {
-                (Some(Kept::Message { phase: kept }), Some(InputItem::Said(Said::Message { phase, .. }))) => {
+                (
+                    Some(Kept::Message { phase: kept }),
+                    Some(InputItem::Said(Said::Message { role: "assistant", phase, .. })),
+                ) => {
                     *phase = Some(kept);
                 }
                 (Some(reasoning @ Kept::Reasoning { .. }), _) => input.push(InputItem::Kept(reasoning)),
@@ -162,7 +165,8 @@ fn add_block<'a>(input: &mut Vec<InputItem<'a>>, block: &'a Block) {
             }
             return;
         }
-    }));
+    };
+    input.push(InputItem::Said(said));
 }
 
 fn user_content(message: &Message) -> Content<'_> {
@@ -171,13 +175,16 @@ fn user_content(message: &Message) -> Content<'_> {
     }
     let parts = message.content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(Part::InputText { text }),
-        Block::Image { source: ImageSource::Url { url } } => {
-            Some(Part::InputImage { image_url: url.clone() })
-        }
+        Block::Image { source: ImageSource::Url { url } } => Some(image(url.clone())),
         Block::Image { source: ImageSource::Base64 { media_type, data } } => {
-            Some(Part::InputImage { image_url: format!("data:{media_type};base64,{data}") })
+            Some(image(format!("data:{media_type};base64,{data}")))
         }
         _ => None,
     });
     Content::Parts(parts.collect())
+}
+
+/// A picture, as closely looked at as the provider thinks fit. The field is required, though OpenAI itself does without.
+fn image(image_url: String) -> Part<'static> {
+    Part::InputImage { image_url, detail: "auto" }
 }
