@@ -85,6 +85,7 @@ fn file() -> PathBuf {
 #[expect(clippy::disallowed_methods, reason = "the time that it took is for people to read")]
 fn run() -> Result<(String, String), String> {
     let rows = rows();
+    rows::check_complete(&rows)?;
     let started = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,6 +1,7 @@
 //! The faults, one row each, and what each does to an attempt.
 
 use aplomb::failure::Reason;
+use aplomb_faultlab::script::json_schema;
 use serde_json::{Value, json};
 
 use super::expect::{Effect, End};
@@ -84,7 +85,10 @@ impl Row {
     }
 
     fn does_by_way(self, plain: Effect, streamed: Effect) -> Row {
-        let effect = move |_, way| if way == Way::Plain { plain } else { streamed };
+        self.does_by(move |_, way| if way == Way::Plain { plain } else { streamed })
+    }
+
+    fn does_by(self, effect: impl Fn(Wire, Way) -> Effect + Send + Sync + 'static) -> Row {
         Row { effect: Box::new(effect), ..self }
     }
 
@@ -145,17 +149,30 @@ impl Row {
     }
 }
 
-/// Events of which none has words: OpenAI's names the role, Anthropic's are `message_start`, `ping` and the block's start.
+/// Events of which none has words: OpenAI's names the role, Anthropic's are `message_start` and `ping`.
 fn before_words(wire: Wire) -> usize {
     match wire {
         Wire::OpenAiChat => 1,
-        Wire::Anthropic => 3,
+        Wire::Anthropic => 2,
     }
 }
 
 /// Events of which the last two have words.
 fn after_words(wire: Wire) -> usize {
-    before_words(wire) + 2
+    match wire {
+        Wire::OpenAiChat => 3,
+        // The block's start comes first.
+        Wire::Anthropic => 5,
+    }
+}
+
+/// A fault of that kind, after words.
+fn after(kind: &'static str, rest: Value) -> impl Fn(Wire) -> Value {
+    move |wire| {
+        let mut fields = rest.as_object().cloned().unwrap_or_default();
+        fields.insert("after_events".to_owned(), json!(after_words(wire)));
+        json!({ kind: fields })
+    }
 }
 
 /// An error in the words of the wire's own provider.
@@ -165,6 +182,30 @@ fn error(wire: Wire, kind: &str) -> Value {
         Wire::OpenAiChat => json!({ "error": error }),
         Wire::Anthropic => json!({ "type": "error", "error": error }),
     }
+}
+
+/// Fails if there is a fault in the fault lab's language that no row has.
+pub(crate) fn check_complete(rows: &[Row]) -> Result<(), String> {
+    let schema = json_schema();
+    let scripts: Vec<Value> = rows.iter().map(|row| row.lasting(Wire::OpenAiChat)).collect();
+    let played: Vec<&Value> = scripts.iter().filter_map(|script| script.pointer("/steps/0/fault")).collect();
+    for (place, of) in [("/$defs/Fault/oneOf", None), ("/$defs/Http2Fault/oneOf", Some("http2"))] {
+        let faults = schema.pointer(place).and_then(Value::as_array).ok_or("the schema has no faults")?;
+        for fault in faults {
+            let by_itself = fault.get("const").and_then(Value::as_str);
+            let with_fields =
+                fault.get("properties").and_then(Value::as_object).and_then(|one| one.keys().next());
+            let name = by_itself.or(with_fields.map(String::as_str)).ok_or("a fault without a name")?;
+            let mut found = played.iter().filter_map(|fault| match of {
+                Some(of) => fault.get(of),
+                None => Some(*fault),
+            });
+            if !found.any(|fault| fault.as_str() == Some(name) || fault.get(name).is_some()) {
+                return Err(format!("no row of the matrix plays the fault {name}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -187,6 +228,10 @@ fn statuses() -> Vec<Row> {
     let quota =
         json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
     let after = |value: &str| json!({ "retry-after": value });
+    let waits = |name, wait: Value| {
+        let reply = json!({ "reply": { "http": { "status": 429, "retry_after": wait } } });
+        Row::new(name, move |_| reply.clone()).does(Effect::Transient(RateLimit))
+    };
     vec![
         bare("400", 400).does(Effect::Permanent(InvalidRequest)),
         bare("401", 401).does(Effect::Permanent(Auth)),
@@ -201,6 +246,10 @@ fn statuses() -> Vec<Row> {
         bare("429", 429).does(Effect::Transient(RateLimit)),
         Row::http("429 with `Retry-After: 1`", 429, after("1"), Value::Null)
             .does(Effect::Transient(RateLimit)),
+        waits("429 with a `Retry-After` date in a second", json!({ "date": { "in_seconds": 1 } })),
+        waits("429 with `Retry-After-Ms: 300`", json!({ "milliseconds": 300 })),
+        waits("429 with a `Retry-After` that is past", json!({ "date": { "in_seconds": -60 } })),
+        waits("429 with a `Retry-After` that is nonsense", json!({ "text": "soon" })),
         Row::http("429 with `Retry-After: 120`, longer than is slept", 429, after("120"), Value::Null)
             .does(Effect::WaitTooLong(RateLimit)),
         Row::http("429 that is a spent quota", 429, json!({}), quota).does(Effect::Permanent(QuotaExhausted)),
@@ -266,6 +315,7 @@ fn interruptions() -> Vec<Row> {
     let broken = |name, events: fn(Wire) -> usize| {
         Row::fault_at(name, move |wire| json!({ "malformed_event": { "after_events": events(wire) } }))
     };
+    let at = |name, kind: &'static str, rest: Value| Row::fault_at(name, after(kind, rest));
     let wrong_size = |wire| json!({ "wrong_chunk_size": { "after_events": after_words(wire) } });
     let ends = |done: bool| json!({ "end_without_terminal": { "done": done } });
     vec![
@@ -278,7 +328,15 @@ fn interruptions() -> Vec<Row> {
         broken("a broken event before the first word", before_words).does_by_way(malformed, interrupted),
         broken("a broken event after words", after_words)
             .does_by_way(malformed, Effect::TransientAfterWords(Reason::StreamInterrupted)),
+        at("an event's JSON split over two events", "split_event", json!({}))
+            .does_by_way(Effect::None, Effect::TransientAfterWords(Reason::StreamInterrupted)),
         Row::fault_at("a chunk of the wrong size", wrong_size).interrupts_after_words(),
+        // What Anthropic always says last is not there. OpenAI's last words are habits, and some vendors have none.
+        Row::fault("ends after the reason, without the protocol's last word", json!("end_after_reason"))
+            .does_by(|wire, way| match (wire, way) {
+                (Wire::Anthropic, Way::Streamed) => Effect::TransientAfterWords(Reason::StreamInterrupted),
+                _ => Effect::None,
+            }),
         // All of a stream is there; what was announced beyond its end is nobody's loss.
         Row::fault("a body shorter than announced", json!("short_body"))
             .does_by_way(interrupted, Effect::None),
@@ -327,8 +385,11 @@ fn clocks() -> Vec<Row> {
     let stall = |name, events: fn(Wire) -> usize| {
         Row::fault_at(name, move |wire| json!({ "stall": { "after_events": events(wire) } }))
     };
-    let pings = |name, events: fn(Wire) -> usize| {
-        Row::fault_at(name, move |wire| json!({ "pings": { "after_events": events(wire), "every_ms": 50 } }))
+    let pings = |name, events: fn(Wire) -> usize, with: &'static str| {
+        Row::fault_at(
+            name,
+            move |wire| json!({ "pings": { "after_events": events(wire), "every_ms": 50, "with": with } }),
+        )
     };
     let rows = vec![
         Row::fault("silence", json!("silence")).does(timeout),
@@ -336,8 +397,10 @@ fn clocks() -> Vec<Row> {
             .does(timeout),
         stall("stalls before the first word", before_words).does(timeout),
         after_words_too(stall("stalls after words", after_words)),
-        pings("nothing but pings before the first word", before_words).does(timeout),
-        after_words_too(pings("nothing but pings after words", after_words)),
+        pings("nothing but comments before the first word", before_words, "comments").does(timeout),
+        after_words_too(pings("nothing but comments after words", after_words, "comments")),
+        pings("nothing but pings before the first word", before_words, "events").does(timeout),
+        after_words_too(pings("nothing but pings after words", after_words, "events")),
         // A document is whole when its body is; a stream when it says so.
         Row::fault("whole, and then pings without end", json!({ "pings_after_end": { "every_ms": 50 } }))
             .does_by_way(timeout, Effect::None),
@@ -353,6 +416,14 @@ fn harmless() -> Vec<Row> {
         Row::fault("headers in pieces", json!("split_headers")),
         Row::fault("slow headers", json!({ "slow_headers": { "delay_ms": 20 } })),
         Row::fault("a slow drip of two bytes at a time", json!({ "drip": { "bytes": 2, "every_ms": 1 } })),
+        // A document is one value, or it is none.
+        Row::fault_at("two events' JSON on one line", after("glued_events", json!({})))
+            .does_by_way(Effect::Permanent(Reason::MalformedResponse), Effect::None),
+        Row::fault_at(
+            "a mebibyte of events that say nothing",
+            |wire| json!({ "flood": { "after_events": before_words(wire) - 1, "bytes": 1 << 20 } }),
+        ),
+        Row::fault_at("an event of 7 MiB", after("huge_event", json!({ "bytes": 7 << 20 }))),
     ]
 }
 
@@ -368,6 +439,10 @@ fn answers() -> Vec<Row> {
     };
     let filtered = |wire| if wire == Wire::Anthropic { "refusal" } else { "content_filter" };
     vec![
+        Row::fault_at("an event larger than 8 MiB", after("huge_event", json!({ "bytes": 9 << 20 })))
+            .does_by_way(Effect::None, malformed),
+        Row::fault("an answer by nobody", json!("empty_answer"))
+            .does(Effect::Transient(Reason::EmptyResponse)),
         Row::http("200 with a page", 200, text_html, page).does(malformed),
         Row::http("200 with `{}`", 200, json!({}), json!({})).does(malformed),
         Row::http("200 with nothing", 200, json!({}), Value::Null)
