@@ -89,4 +89,7 @@ pub(crate) struct FaultlabArguments {
     /// The port that gives the request log and takes new scripts; 0 takes a free one.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) control_port: u16,
+    /// Where to write the certificate that a client has to trust, for a script with TLS.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
 }

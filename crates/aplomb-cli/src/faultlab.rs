@@ -20,7 +20,7 @@ pub(crate) async fn faultlab(arguments: FaultlabArguments) -> u8 {
 }
 
 async fn serve(arguments: FaultlabArguments) -> Result<u8, Error> {
-    let FaultlabArguments { script, port, control_port } = arguments;
+    let FaultlabArguments { script, port, control_port, ca_file } = arguments;
     let file = script.display();
     let text = std::fs::read_to_string(&script).map_err(|error| {
         Error::new(codes::USER_INVALID_INPUT, format!("cannot read {file}: {error}"))
@@ -36,6 +36,12 @@ async fn serve(arguments: FaultlabArguments) -> Result<u8, Error> {
     let interrupted = Cancellation::new();
     let signals = Signals::listen(interrupted.clone()).map_err(cannot_listen)?;
     let server = server::serve(script, port, control_port).await.map_err(cannot_listen)?;
+    if let Some(file) = ca_file {
+        std::fs::write(&file, server.ca_pem()).map_err(|error| {
+            let message = format!("cannot write {}: {error}", file.display());
+            Error::new(codes::USER_INVALID_INPUT, message).with_foreign_cause(error)
+        })?;
+    }
     let output = Output::start(|| {});
     output.data(format!("listening on {} (control http://{})\n", server.base_url(), server.control_addr()));
     interrupted.cancelled().await;

@@ -4,9 +4,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::connection::{Connection, Length, NoRequest};
+use super::connection::{Connection, Head, Length, NoRequest};
 use super::state::State;
-use crate::script::{Engine, Script};
+use crate::script::{Engine, Format, Script};
 
 /// What a request to the control port comes to.
 enum Outcome {
@@ -45,7 +45,7 @@ async fn exchange(connection: &mut Connection, state: &State) -> Result<bool, No
             Outcome::Done
         }
         ("GET", "/ca.pem") => Outcome::Pem(state.ca_pem()),
-        ("POST", "/script") => replace(state, &body),
+        ("POST", "/script") => replace(state, format_of(&head), &body),
         (method, target) => {
             let message = format!(
                 "There is no {method} {target}; try GET or DELETE /requests, GET /ca.pem, or POST /script."
@@ -64,11 +64,17 @@ fn list(state: &State) -> Outcome {
     }
 }
 
-fn replace(state: &State, body: &[u8]) -> Outcome {
-    let Ok(json) = str::from_utf8(body) else {
+/// `application/yaml` (RFC 9512) and its older names are YAML, everything else is JSON.
+fn format_of(head: &Head) -> Format {
+    let is_yaml = |(name, value): &(String, String)| name == "content-type" && value.contains("yaml");
+    if head.headers.iter().any(is_yaml) { Format::Yaml } else { Format::Json }
+}
+
+fn replace(state: &State, format: Format, body: &[u8]) -> Outcome {
+    let Ok(text) = str::from_utf8(body) else {
         return Outcome::Refused(400, "The script is not UTF-8.".to_owned());
     };
-    match Script::from_json(json).and_then(Engine::new).and_then(|engine| state.set_engine(engine)) {
+    match Script::read(text, format).and_then(Engine::new).and_then(|engine| state.set_engine(engine)) {
         Ok(()) => Outcome::Done,
         Err(error) => Outcome::Refused(400, error.to_string()),
     }

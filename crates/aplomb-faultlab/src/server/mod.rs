@@ -61,7 +61,7 @@
 //! | `GET /requests` | the [`LoggedRequest`]s as a JSON array |
 //! | `DELETE /requests` | 204; the log is empty, the script goes on where it was |
 //! | `GET /ca.pem` | the certificate of [`FaultServer::ca_pem`] |
-//! | `POST /script` | 204; the body is the script now, from its first step, and the log is empty |
+//! | `POST /script` | 204; the body, in JSON or (by its `content-type`) in YAML, is the script now, from its first step, and the log is empty |
 //!
 //! Errors are JSON: `{ "error": { "message": … } }` with status 400 or 404.
 //!

@@ -29,6 +29,8 @@ pub struct LoggedRequest {
     pub at_ms: u64,
     /// The step that answers it, from 0; `None` if it was refused, or while its body is on its way.
     pub step: Option<usize>,
+    /// The mishap that befell it by lot, from 0, where one did.
+    pub mishap: Option<usize>,
     /// The connection that it came by, counted from 0 as the server accepted them; requests with the same
     /// number shared one.
     pub connection: u64,
@@ -138,6 +140,7 @@ impl State {
             index,
             at_ms,
             step: None,
+            mishap: None,
             connection: origin.connection,
             http: origin.http,
             method: head.method.clone(),
@@ -162,6 +165,7 @@ impl State {
         {
             entry.body = logged;
             entry.step = plan.step;
+            entry.mishap = plan.mishap;
         }
         plan
     }
