@@ -368,7 +368,8 @@ fn push_unquoted(message: &str, out: &mut String) {
 /// Where a quotation ends: at a quote that no letter follows. A long way off, it is another one's beginning.
 fn closing(inside: &str, quote: char) -> Option<usize> {
     let reach = head(inside, 512);
-    reach.match_indices(quote).map(|(at, _)| at).find(|at| {
+    // A few tries, so that a text full of quotes costs no more than its length.
+    reach.match_indices(quote).map(|(at, _)| at).take(8).find(|at| {
         let next = reach.get(at + 1..).and_then(|after| after.chars().next());
         next.is_none_or(|next| !next.is_alphanumeric())
     })

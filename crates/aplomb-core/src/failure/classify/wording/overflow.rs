@@ -34,6 +34,7 @@ const CONTEXT: Rule = Rule {
             &["exceeds the model's context"],
             &["exceeds the model's maximum"],
             &["context window exceed"],
+            &["tokens", "context window is"],
             &["exceeded the context window"],
             &["exceeded this model context window"],
             &["exceeds the available context"],
