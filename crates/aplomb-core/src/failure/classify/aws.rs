@@ -76,7 +76,7 @@ const EXCEPTION: Rule = Rule {
                 | "optinrequired"
                 | "ftuformnotfilled" => {
                     // A lapsed token is often reported as a denial.
-                    if seen.said.prose.to_ascii_lowercase().contains("token included in the request is") {
+                    if seen.said.prose.contains("token included in the request is") {
                         Opinion::forbid(Reason::Auth)
                     } else {
                         Opinion::forbid(Reason::Permission)

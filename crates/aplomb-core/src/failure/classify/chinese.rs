@@ -1,9 +1,10 @@
-//! The numbers and names of the vendors in China: Z.AI, MiniMax, DashScope, Volcengine Ark, DeepSeek.
+//! The numbers and names of the vendors in China: Z.AI, MiniMax, DashScope, Volcengine Ark, Hunyuan, DeepSeek.
 //!
 //! Sources: Z.AI, "Errors" (<https://docs.z.ai/api-reference/api-code>, <https://docs.bigmodel.cn/cn/api/api-code>);
 //! MiniMax, "Error codes" (<https://platform.minimax.io/docs/api-reference/errorcode>); Alibaba Model Studio, "Error
 //! codes" (<https://help.aliyun.com/en/model-studio/error-code>); Ark, "公共错误码"
-//! (<https://www.volcengine.com/docs/82379/1299023>); DeepSeek's API reference (`finish_reason`).
+//! (<https://www.volcengine.com/docs/82379/1299023>); Tencent Hunyuan, "错误码"
+//! (<https://cloud.tencent.com/document/api/1729/101838>); DeepSeek's API reference (`finish_reason`).
 
 use super::rule::{Opinion, Rule, Seen, Test};
 use crate::failure::{Anomaly, Reason};
@@ -87,6 +88,8 @@ fn family_name(name: &str, seen: &Seen<'_>) -> Option<Opinion> {
         ("inputimagesensitivecontentdetected", Opinion::forbid(Reason::ContentFilter)),
         ("outputtextsensitivecontentdetected", Opinion::forbid(Reason::ContentFilter)),
         ("contentsecuritydetectionerror", Opinion::forbid(Reason::ContentFilter)),
+        ("authfailure", Opinion::forbid(Reason::Auth)),
+        ("requestlimitexceeded", Opinion::retry(Reason::RateLimit)),
         ("invalidapikey", Opinion::forbid(Reason::Auth)),
         ("authenticationerror", Opinion::forbid(Reason::Auth)),
         ("invalidendpointormodel", Opinion::forbid(Reason::ModelNotFound)),
@@ -100,7 +103,7 @@ fn family_name(name: &str, seen: &Seen<'_>) -> Option<Opinion> {
     let name = name.to_ascii_lowercase();
     let (_, opinion) = TABLE.iter().find(|(known, _)| name.starts_with(known))?;
     // DashScope names a spent free quota like a throttle of the allocation.
-    let is_free_quota = name.starts_with("throttling") && seen.said.prose.contains("Free allocated quota");
+    let is_free_quota = name.starts_with("throttling") && seen.said.prose.contains("free allocated quota");
     Some(if is_free_quota { Opinion::forbid(Reason::QuotaExhausted) } else { *opinion })
 }
 

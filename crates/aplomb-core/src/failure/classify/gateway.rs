@@ -28,12 +28,12 @@ const QUOTED_STATUS: Rule = Rule {
     id: "gateway.quoted_status",
     why: "A gateway's message quotes the status that the provider gave it.",
     test: Test::Look(|seen| {
-        seen.is_wrapped().then(|| quoted_status(&seen.said.prose)).flatten().and_then(status_opinion)
+        seen.is_wrapped().then_some(seen.quoted_status).flatten().and_then(status_opinion)
     }),
 };
 
 /// What stands before a quoted status. Bare numbers are none: they count tokens, bytes and milliseconds.
-const BEFORE_STATUS: [&str; 12] = [
+const BEFORE_STATUS: [&str; 14] = [
     "error code: ",
     "status code: ",
     "status code ",
@@ -45,17 +45,21 @@ const BEFORE_STATUS: [&str; 12] = [
     "http status ",
     "http ",
     "http/1.1 ",
+    "returned ",
     "[",
+    "\n",
 ];
 
-fn quoted_status(prose: &str) -> Option<u16> {
-    let lower = prose.to_ascii_lowercase();
-    BEFORE_STATUS.iter().find_map(|before| {
-        lower.match_indices(before).find_map(|(at, _)| {
-            let rest = lower.get(at + before.len()..)?;
+/// The status that a message quotes. An HTTP client's exception names its type first: `ServiceUnavailable: 503 The model …`.
+pub(super) fn quoted_status(prose: &str, by_exception: bool) -> Option<u16> {
+    let after_type = by_exception.then_some(": ");
+    BEFORE_STATUS.into_iter().chain(after_type).find_map(|before| {
+        prose.match_indices(before).find_map(|(at, _)| {
+            let rest = prose.get(at + before.len()..)?;
             let digits = rest.get(..3)?;
             let ends =
                 rest.get(3..)?.chars().next().is_none_or(|next| !next.is_ascii_alphanumeric() && next != '.');
+            let ends = ends && (before != ": " || rest.get(3..4) == Some(" "));
             digits.parse().ok().filter(|status| ends && (400..600).contains(status))
         })
     })
@@ -80,18 +84,18 @@ const LITELLM: Rule = Rule {
         seen.is_wrapped().then_some(())?;
         let class = seen.said.prose.split("litellm.").nth(1)?.split([':', ' ', '\n', '(']).next()?;
         Some(match class {
-            "RateLimitError" => Opinion::retry(Reason::RateLimit),
-            "BadRequestError"
-            | "UnprocessableEntityError"
-            | "UnsupportedParamsError"
-            | "JSONSchemaValidationError" => Opinion::forbid(Reason::InvalidRequest),
-            "ContextWindowExceededError" => Opinion::forbid(Reason::ContextOverflow),
-            "ContentPolicyViolationError" => Opinion::forbid(Reason::ContentFilter),
-            "AuthenticationError" => Opinion::forbid(Reason::Auth),
-            "PermissionDeniedError" => Opinion::forbid(Reason::Permission),
-            "NotFoundError" => Opinion::forbid(Reason::ModelNotFound),
-            "BudgetExceededError" => Opinion::forbid(Reason::QuotaExhausted),
-            "Timeout" => Opinion::retry(Reason::Timeout),
+            "ratelimiterror" => Opinion::retry(Reason::RateLimit),
+            "badrequesterror"
+            | "unprocessableentityerror"
+            | "unsupportedparamserror"
+            | "jsonschemavalidationerror" => Opinion::forbid(Reason::InvalidRequest),
+            "contextwindowexceedederror" => Opinion::forbid(Reason::ContextOverflow),
+            "contentpolicyviolationerror" => Opinion::forbid(Reason::ContentFilter),
+            "authenticationerror" => Opinion::forbid(Reason::Auth),
+            "permissiondeniederror" => Opinion::forbid(Reason::Permission),
+            "notfounderror" => Opinion::forbid(Reason::ModelNotFound),
+            "budgetexceedederror" => Opinion::forbid(Reason::QuotaExhausted),
+            "timeout" => Opinion::retry(Reason::Timeout),
             _ => return None,
         })
     }),

@@ -42,7 +42,7 @@ const MODEL: Rule = Rule {
     why: "The resource that is not found is the model.",
     test: Test::Look(|seen| {
         seen.said.is_named(&["NOT_FOUND"]).then_some(())?;
-        let prose = seen.said.prose.to_ascii_lowercase();
+        let prose = &seen.said.prose;
         let other = ["cached content", "cachedcontent", "file ", "tuned", "operation"]
             .iter()
             .any(|word| prose.contains(word));
@@ -70,12 +70,11 @@ const EXHAUSTED: Rule = Rule {
             return Some(Opinion::forbid(Reason::QuotaExhausted));
         }
         let is_spent = ["spending cap", "prepayment credits", "credits are depleted", "billing account"];
-        if is_spent.iter().any(|words| prose.to_ascii_lowercase().contains(words)) {
+        if is_spent.iter().any(|words| prose.contains(words)) {
             return Some(Opinion::forbid(Reason::QuotaExhausted));
         }
         // Whatever else the sentence says of quotas and billing.
-        let is_about_quota =
-            ["quota", "exhausted"].iter().any(|word| prose.to_ascii_lowercase().contains(word));
+        let is_about_quota = ["quota", "exhausted"].iter().any(|word| prose.contains(word));
         let is_throttle = words().any(|word| word == "RATE_LIMIT_EXCEEDED" || word.contains("PerMinute"));
         (is_throttle || is_about_quota).then_some(Opinion::retry(Reason::RateLimit))
     }),

@@ -59,10 +59,11 @@ impl Verdict {
     }
 }
 
-const CHAIN: [&[Rule]; 23] = [
+const CHAIN: [&[Rule]; 25] = [
     generic::RULES,
     transport::RULES,
     wording::throttle::VAGUE,
+    wording::loose::VAGUE,
     gateway::UPSTREAM,
     // Names that say little.
     openai::COARSE,
@@ -70,9 +71,11 @@ const CHAIN: [&[Rule]; 23] = [
     google::COARSE,
     aws::COARSE,
     chinese::COARSE,
+    // Wording, the known sentences after the loose words.
+    wording::loose::RULES,
     wording::throttle::RULES,
-    wording::request::RULES,
     wording::access::RULES,
+    wording::request::RULES,
     wording::content::RULES,
     wording::quota::RULES,
     wording::overflow::RULES,

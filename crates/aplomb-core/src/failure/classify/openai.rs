@@ -133,7 +133,6 @@ const PERMISSION: Rule = Rule {
             "permission_error",
             "unsupported_country_region_territory",
             "organization_restricted",
-            "access_terminated_error",
             "access_denied",
             "ip_not_authorized",
         ],

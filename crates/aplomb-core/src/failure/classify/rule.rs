@@ -52,6 +52,8 @@ pub(super) enum Test {
 pub(super) struct Seen<'a> {
     pub(super) failure: &'a Failure,
     pub(super) said: Said,
+    /// A status that a message quotes.
+    pub(super) quoted_status: Option<u16>,
     found: Found,
 }
 
@@ -62,7 +64,8 @@ impl<'a> Seen<'a> {
     pub(super) fn of(failure: &'a Failure) -> Seen<'a> {
         let said = Said::of(failure);
         let found = WORDS.find(&said.prose);
-        Seen { failure, said, found }
+        let quoted_status = super::gateway::quoted_status(&said.prose, has_client_text(failure));
+        Seen { failure, said, quoted_status, found }
     }
 
     /// The response's status, where it says that the request failed.
@@ -88,10 +91,19 @@ impl<'a> Seen<'a> {
         self.status().is_none_or(|status| status >= 500)
     }
 
-    /// Only the text of the HTTP client tells what happened.
-    pub(super) fn is_client_text(&self) -> bool {
-        self.failure.transport.as_ref().is_some_and(|fault| fault.kind == TransportKind::Other)
+    /// True if the messages hold one of these words, in lower case.
+    pub(super) fn says(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.said.prose.contains(word))
     }
+
+    /// Only the text of the HTTP client tells what happened, and it is not about an answer.
+    pub(super) fn is_client_text(&self) -> bool {
+        has_client_text(self.failure) && self.quoted_status.is_none()
+    }
+}
+
+fn has_client_text(failure: &Failure) -> bool {
+    failure.transport.as_ref().is_some_and(|fault| fault.kind == TransportKind::Other)
 }
 
 /// The rules in their order, with their phrases by number.
@@ -127,7 +139,7 @@ static WORDS: LazyLock<Words> = LazyLock::new(|| {
         Compiled { rule, phrases }
     });
     let rules = rules.collect();
-    let searcher = AhoCorasick::builder().ascii_case_insensitive(true).build(&fragments).ok();
+    let searcher = AhoCorasick::new(&fragments).ok();
     Words { rules, searcher }
 });
 

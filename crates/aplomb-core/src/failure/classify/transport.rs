@@ -69,12 +69,15 @@ const BREAKS: &[&[&str]] = &[
     &["failed to fetch"],
     &["load failed"],
     &["unable to connect"],
+    &["failedtoopensocket"],
     &["cannot connect to host"],
     &["could not connect"],
     &["failed to connect"],
     &["connection failed"],
     &["all connection attempts failed"],
     &["connecterror"],
+    &["readerror"],
+    &["writeerror"],
     &["connection error"],
     &["apiconnectionerror"],
     &["newconnectionerror"],
@@ -105,8 +108,10 @@ const BREAKS: &[&[&str]] = &[
     &["unexpectedeof"],
     &["eof occurred in violation of protocol"],
     &["sslv3_alert"],
-    &["ssl handshake"],
-    &["tls handshake"],
+    &["[ssl:"],
+    &["tls_alert"],
+    &["tlsv1 alert"],
+    &["handshake"],
     &["bad record mac"],
     &["decryption failed"],
     &["sslerror"],
@@ -355,7 +360,7 @@ const CANCELLED: Rule = Rule {
     why: "The request was cancelled on our side.",
     test: Test::Look(|seen| {
         seen.is_client_text().then_some(())?;
-        let text = seen.failure.transport.as_ref()?.text.to_ascii_lowercase();
+        let text = &seen.said.prose;
         const WORDS: [&str; 15] = [
             "aborterror",
             "operation was aborted",

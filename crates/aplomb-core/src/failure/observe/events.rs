@@ -17,6 +17,9 @@ pub(super) fn read(text: &str) -> Vec<Event> {
     let lines = text.split(['\n', '\r']);
     let begin = text.trim_start();
     if begin.starts_with(['{', '[']) {
+        if serde_json::from_str::<serde::de::IgnoredAny>(begin).is_ok() {
+            return vec![Event { data: begin.to_owned(), ..Event::default() }];
+        }
         // Lines of JSON, or the messages of a web socket.
         let lines = lines.filter(|line| !line.trim().is_empty());
         return lines.map(|line| Event { data: line.to_owned(), ..Event::default() }).collect();

@@ -219,6 +219,7 @@ fn complains(value: &Value) -> bool {
         || has_list("errors")
         || has_list("detail")
         || value.get("fault").is_some()
+        || value.get("Response").is_some_and(|response| response.get("Error").is_some())
         || value.get("Output").is_some_and(|output| output.get("__type").is_some())
 }
 

@@ -40,7 +40,8 @@ pub(super) struct Said {
     pub(super) layers: Vec<Layer>,
     /// Further words of the provider: the reasons and the quotas in Google's details, a guardrail's, …
     pub(super) words: Vec<String>,
-    /// Every message, each after a line break, without the quotations: those hold what somebody else said.
+    /// Every message in lower case, each after a line break, without the quotations: those hold what somebody else
+    /// said.
     pub(super) prose: String,
     /// Waits in fields, the most precise kind first.
     pub(super) waits: Vec<(u8, Stated)>,
@@ -87,6 +88,7 @@ impl Said {
                 push_unquoted(head(message, MESSAGE_LIMIT.min(room)), &mut said.prose);
             }
         }
+        said.prose.make_ascii_lowercase();
         said
     }
 
@@ -173,6 +175,7 @@ impl Said {
             "fault",
             "base_resp",
             "response",
+            "Response",
             "Output",
             "body",
             "innererror",
@@ -196,8 +199,8 @@ impl Said {
                         self.value(raw, depth + 1);
                     }
                 }
-                ("response" | "body" | "data", Some(Value::Object(inner))) => {
-                    for key in ["error", "errors"] {
+                ("response" | "Response" | "body" | "data", Some(Value::Object(inner))) => {
+                    for key in ["error", "errors", "Error"] {
                         if let Some(error) = inner.get(key) {
                             self.value(error, depth + 1);
                         }
@@ -212,7 +215,7 @@ impl Said {
                 }
                 // A sentence of its own layer already; an object or a list is not.
                 ("detail", Some(Value::String(_))) => {}
-                ("response" | "body" | "data" | "metadata", _) => {}
+                ("response" | "Response" | "body" | "data" | "metadata", _) => {}
                 (_, Some(inner)) => self.value(inner, depth + 1),
                 (_, None) => {}
             }
@@ -275,7 +278,7 @@ impl Layer {
             .and_then(http_status)
             .or_else(|| stated.iter().find_map(|key| http_status(&text_or_number(&[key])?)));
         // These say that the object is an error, or an answer, and not which.
-        let kind = text(&["type", "__type", "error_type", "errorType"])
+        let kind = text(&["type", "__type", "error_type", "errorType", "reason"])
             .filter(|kind| !matches!(kind.as_str(), "error" | "message" | "response.failed" | "None"));
         Layer {
             code,

@@ -28,15 +28,14 @@ const BEFORE_MOMENT: [&str; 5] =
 /// Between those words and the span.
 const VAGUE: [&str; 3] = ["about ", "approximately ", "another "];
 
-/// The first wait that the messages state. A number without a unit is none: it may count anything.
+/// The first wait that the messages, in lower case, state. A number without a unit is none: it may count anything.
 pub(super) fn stated(prose: &str) -> Option<Stated> {
-    let lower = prose.to_ascii_lowercase();
-    let span = after_any(&lower, &BEFORE_SPAN, |rest| {
+    let span = after_any(prose, &BEFORE_SPAN, |rest| {
         let rest = VAGUE.iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
         duration::span(rest).map(Stated::For)
     });
     span.or_else(|| {
-        after_any(&lower, &BEFORE_MOMENT, |rest| {
+        after_any(prose, &BEFORE_MOMENT, |rest| {
             let word = rest.split_whitespace().next()?.trim_end_matches(['.', ',', ')', ';']);
             instant::rfc3339(&word.to_ascii_uppercase()).map(Stated::At)
         })
@@ -44,9 +43,9 @@ pub(super) fn stated(prose: &str) -> Option<Stated> {
 }
 
 /// What the text after one of these words gives, the first few times that it is there.
-fn after_any(lower: &str, words: &[&str], read: impl Fn(&str) -> Option<Stated>) -> Option<Stated> {
+fn after_any(prose: &str, words: &[&str], read: impl Fn(&str) -> Option<Stated>) -> Option<Stated> {
     words.iter().find_map(|words| {
-        let places = lower.match_indices(words).take(4);
-        places.filter_map(|(at, found)| lower.get(at + found.len()..)).find_map(&read)
+        let places = prose.match_indices(words).take(4);
+        places.filter_map(|(at, found)| prose.get(at + found.len()..)).find_map(&read)
     })
 }

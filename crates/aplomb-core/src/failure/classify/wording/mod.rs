@@ -3,6 +3,7 @@
 
 pub(super) mod access;
 pub(super) mod content;
+pub(super) mod loose;
 pub(super) mod overflow;
 pub(super) mod quota;
 pub(super) mod request;
