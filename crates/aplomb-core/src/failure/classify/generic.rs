@@ -44,7 +44,7 @@ const TRANSPORT: Rule = Rule {
     why: "The network or the HTTP client failed in a way that is known by its kind.",
     test: Test::Look(|seen| {
         let fault = seen.failure.transport.as_ref()?;
-        let has_answer = matches!(seen.failure.phase, Phase::Body | Phase::MidStream);
+        let has_answer = seen.failure.phase != Phase::Connect;
         let broken = if has_answer { Reason::StreamInterrupted } else { Reason::Connection };
         Some(match fault.kind {
             TransportKind::Certificate | TransportKind::NotHttp => Opinion::forbid(Reason::Connection),

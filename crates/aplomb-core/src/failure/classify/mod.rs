@@ -196,6 +196,27 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_of_a_known_kind_is_judged_by_it_and_not_by_its_words() {
+        let text = "Connection reset by peer (os error 104)";
+        for (phase, reason) in [
+            (Phase::Connect, Reason::Connection),
+            (Phase::Body, Reason::StreamInterrupted),
+            (Phase::MidStream, Reason::StreamInterrupted),
+        ] {
+            for kind in [TransportKind::Reset, TransportKind::Other] {
+                let verdict = classify(&Failure::transport(phase, kind, text));
+                assert_eq!((verdict.reason, verdict.retryable), (reason, true), "{phase:?} {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_rule_is_explained() {
+        assert!(rules().all(|(id, why)| explain(id) == Some(why) && why.ends_with('.')));
+        assert_eq!(explain("no.such_rule"), None);
+    }
+
+    #[test]
     fn a_certificate_is_permanent_and_a_refused_connection_is_not() {
         let certificate = Failure::transport(Phase::Connect, TransportKind::Certificate, "expired");
         assert_eq!(verdict(&certificate), (Reason::Connection, false, "llm.error"));

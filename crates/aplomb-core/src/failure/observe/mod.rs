@@ -85,7 +85,12 @@ impl Observation {
             }
             _ => Failure::new(phase),
         };
-        failure.phase = if is_good && phase == Phase::Response { Phase::Body } else { phase };
+        failure.phase = match (phase, self.status) {
+            (Phase::Response, Some(_)) if is_good => Phase::Body,
+            // No head arrived, however far the request went.
+            (Phase::Response, None) => Phase::Connect,
+            _ => phase,
+        };
         failure.status = self.status;
         if !exception.trim().is_empty() {
             failure.transport = Some(TransportFault { kind: TransportKind::Other, text: exception });

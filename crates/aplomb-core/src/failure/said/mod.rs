@@ -5,7 +5,7 @@ pub(super) mod json;
 use serde_json::{Map, Value};
 
 use super::wait::Stated;
-use super::{BODY_LIMIT, Failure};
+use super::{BODY_LIMIT, Failure, TransportKind};
 
 /// How many wraps are opened. Gateways were seen to use two; their own envelope and an SDK's sentence come on top.
 const MAX_DEPTH: usize = 6;
@@ -60,7 +60,8 @@ impl Said {
         if !said.is_page {
             said.text(body, 0);
         }
-        if let Some(fault) = &failure.transport {
+        // A fault that is known by its kind needs no words.
+        if let Some(fault) = failure.transport.as_ref().filter(|fault| fault.kind == TransportKind::Other) {
             said.text(head(&fault.text, BODY_LIMIT), 0);
         }
         // What the codec read, where the body that was kept does not show it any more.

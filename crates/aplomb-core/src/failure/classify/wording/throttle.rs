@@ -153,7 +153,7 @@ const CAPACITY: Rule = Rule {
             &["capacity exceeded"],
             &["capacity temporarily exceeded"],
             &["exceeded capacity"],
-            &["no capacity"],
+            &["no capacity available"],
             &["insufficient capacity"],
             &["not enough capacity"],
             &["capacity constraints"],
