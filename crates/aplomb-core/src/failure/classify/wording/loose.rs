@@ -69,7 +69,8 @@ const ACCESS: Rule = Rule {
             "has been restricted",
             "has been blocked",
         ];
-        (is_refusal(seen) && seen.says(DENIED)).then_some(Opinion::forbid(Reason::Permission))
+        (is_refusal(seen) && seen.status() != Some(401) && seen.says(DENIED))
+            .then_some(Opinion::forbid(Reason::Permission))
     }),
 };
 
@@ -189,8 +190,11 @@ const IMAGE: Rule = Rule {
             "decode",
             "download",
         ];
-        (may_be_refusal(seen) && seen.says(THING) && seen.says(WRONG) && !seen.says(&["tool_use", "role"]))
-            .then_some(Opinion::forbid(Reason::InvalidImage))
+        (is_refusal(seen)
+            && seen.says(THING)
+            && seen.says(WRONG)
+            && !seen.says(&["tool_use", "role", "parameter"]))
+        .then_some(Opinion::forbid(Reason::InvalidImage))
     }),
 };
 
@@ -209,7 +213,7 @@ const TOOLS: Rule = Rule {
             "failed",
             "must be",
         ];
-        (may_be_refusal(seen)
+        (is_refusal(seen)
             && seen.says(&["tool", "function"])
             && seen.says(&["schema", "tools.function.parameters"])
             && seen.says(WRONG)
@@ -250,8 +254,16 @@ const MONEY: Rule = Rule {
             "upgrade",
             "overdue",
         ];
-        // A quota by the minute is a throttle.
-        const THROTTLE: &[&str] = &["per minute", "per second", "rate limit", "requests per", "tokens per"];
+        // A quota by the minute is a throttle; a budget may be one for thoughts.
+        const THROTTLE: &[&str] = &[
+            "per minute",
+            "per second",
+            "rate limit",
+            "requests per",
+            "tokens per",
+            "budget_tokens",
+            "thinking",
+        ];
         (is_refusal(seen) && seen.says(THING) && seen.says(SPENT) && !seen.says(THROTTLE))
             .then_some(Opinion::forbid(Reason::QuotaExhausted))
     }),

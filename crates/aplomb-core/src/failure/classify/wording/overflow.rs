@@ -17,7 +17,11 @@ const CONTEXT: Rule = Rule {
     id: "wording.context",
     why: "The message says that the request is larger than the model's context.",
     test: Test::Wording {
-        at: |seen| !seen.is_client_text(),
+        // A cap of the answer is named by its tokens, without the context.
+        at: |seen| {
+            let is_of_answer = seen.says(&["output tokens", "completion tokens"]) && !seen.says(&["context"]);
+            !seen.is_client_text() && !is_of_answer
+        },
         any: &[
             &["maximum context length"],
             &["max context length"],

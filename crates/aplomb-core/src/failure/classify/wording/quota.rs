@@ -52,7 +52,7 @@ const MONEY: Rule = Rule {
             &["overdue payment"],
             &["account is in arrears"],
             &["budget has been exceeded"],
-            &["budget exceeded"],
+            &["\nbudget exceeded"],
             &["exceeded budget"],
             &["over budget"],
             &["exceeded your monthly", "credits"],
