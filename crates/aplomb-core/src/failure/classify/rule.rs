@@ -54,6 +54,7 @@ pub(super) struct Seen<'a> {
     pub(super) said: Said,
     /// A status that a message quotes.
     pub(super) quoted_status: Option<u16>,
+    speaks_of_network: bool,
     found: Found,
 }
 
@@ -64,8 +65,10 @@ impl<'a> Seen<'a> {
     pub(super) fn of(failure: &'a Failure) -> Seen<'a> {
         let said = Said::of(failure);
         let found = WORDS.find(&said.prose);
-        let quoted_status = super::gateway::quoted_status(&said.prose, has_client_text(failure));
-        Seen { failure, said, quoted_status, found }
+        let is_exception = has_client_text(failure);
+        let quoted_status = super::gateway::quoted_status(&said.prose, is_exception);
+        let speaks_of_network = is_exception && WORDS.speaks_of_network(&found);
+        Seen { failure, said, quoted_status, speaks_of_network, found }
     }
 
     /// The response's status, where it says that the request failed.
@@ -96,9 +99,15 @@ impl<'a> Seen<'a> {
         words.iter().any(|word| self.said.prose.contains(word))
     }
 
-    /// Only the text of the HTTP client tells what happened, and it is not about an answer.
+    /// Only the text of the HTTP client tells what happened, and it speaks of the network. An SDK's exception that
+    /// repeats what the provider said is as good as the provider's message.
     pub(super) fn is_client_text(&self) -> bool {
-        has_client_text(self.failure) && self.quoted_status.is_none()
+        self.speaks_of_network && self.quoted_status.is_none()
+    }
+
+    /// All there is was raised by the HTTP client, or by an SDK.
+    pub(super) fn is_exception(&self) -> bool {
+        has_client_text(self.failure)
     }
 }
 
@@ -155,20 +164,28 @@ impl Words {
         }
         found
     }
+
+    /// Whether one of the network's own phrases was found.
+    fn speaks_of_network(&self, found: &Found) -> bool {
+        let of_network = |compiled: &&Compiled| compiled.rule.id.starts_with(super::transport::FAMILY);
+        self.rules.iter().filter(of_network).any(|compiled| compiled.is_found_in(found))
+    }
 }
 
 impl Compiled {
-    fn opinion(&self, seen: &Seen<'_>) -> Option<Opinion> {
+    fn is_found_in(&self, found: &Found) -> bool {
         let is_found = |fragment: &u16| {
             let at = usize::from(*fragment);
-            seen.found.get(at / 64).is_some_and(|bits| bits & (1 << (at % 64)) != 0)
+            found.get(at / 64).is_some_and(|bits| bits & (1 << (at % 64)) != 0)
         };
+        self.phrases.iter().any(|phrase| phrase.iter().all(is_found))
+    }
+
+    fn opinion(&self, seen: &Seen<'_>) -> Option<Opinion> {
         match &self.rule.test {
             Test::Look(look) => look(seen),
             Test::Names { at, names, then } => (seen.said.is_named(names) && at(seen)).then_some(*then),
-            Test::Wording { at, then, .. } => {
-                (self.phrases.iter().any(|phrase| phrase.iter().all(is_found)) && at(seen)).then_some(*then)
-            }
+            Test::Wording { at, then, .. } => (self.is_found_in(&seen.found) && at(seen)).then_some(*then),
         }
     }
 }

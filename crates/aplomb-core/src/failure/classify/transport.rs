@@ -359,7 +359,7 @@ const CANCELLED: Rule = Rule {
     id: "transport.cancelled",
     why: "The request was cancelled on our side.",
     test: Test::Look(|seen| {
-        seen.is_client_text().then_some(())?;
+        seen.is_exception().then_some(())?;
         let text = &seen.said.prose;
         const WORDS: [&str; 15] = [
             "aborterror",
