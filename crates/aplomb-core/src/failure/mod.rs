@@ -1,4 +1,4 @@
-//! What was seen when a model call failed: facts, without a judgement. [`classify`] gives that.
+//! What was seen when a model call failed: facts, without a judgement. [`classify()`] gives that.
 
 pub mod classify;
 mod observe;

@@ -1,6 +1,7 @@
 //! What may change in a failure without changing what it is.
 
 use aplomb_core::failure::{Reason, Verdict};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{judge, lines};
@@ -137,6 +138,47 @@ fn a_body_that_is_cut_off_behind_the_error_has_the_same_verdict() {
         cut += 1;
     }
     assert!(cut >= 300, "only {cut} bodies were cut");
+}
+
+#[test]
+fn a_verdict_is_retryable_exactly_if_its_code_is() {
+    for line in lines() {
+        let verdict = judge(&line);
+        assert_eq!(verdict.retryable, verdict.code().retryable(), "{}", line["id"]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_failure_at_all_is_judged(
+        phase in prop::sample::select(vec!["connect", "response", "body", "mid-stream"]),
+        wire in prop::sample::select(vec!["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "ollama", ""]),
+        status in prop::option::of(100u16..700),
+        text in "(data: |event: |:message-type: )?[\\[\\{\"'a-z:, 0-9\\}\\]\\n\\\\\\PC]{0,80}",
+        in_body in any::<bool>(),
+    ) {
+        let line = json!({
+            "phase": phase, "wire": wire, "status": status, "exception": text,
+            "body": if in_body { Some(&text) } else { None }, "sse_event": &text,
+        });
+        let verdict = judge(&line);
+        prop_assert_eq!(verdict.retryable, verdict.code().retryable());
+    }
+
+    /// A line of the corpus, cut anywhere.
+    #[test]
+    fn any_beginning_of_a_failure_is_judged(at in any::<prop::sample::Index>(), share in 0.0f64..1.0) {
+        let lines = lines();
+        let mut line = at.get(&lines).clone();
+        for field in ["body", "sse_event", "exception"] {
+            if let Some(text) = line[field].as_str() {
+                let letters = (text.chars().count() as f64 * share) as usize;
+                line[field] = json!(text.chars().take(letters).collect::<String>());
+            }
+        }
+        let verdict = judge(&line);
+        prop_assert_eq!(verdict.retryable, verdict.code().retryable());
+    }
 }
 
 fn json_of(text: &str) -> Option<Value> {

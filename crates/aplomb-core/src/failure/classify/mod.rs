@@ -3,10 +3,10 @@
 //! A chain of small rules, each with a stable id, from the general to the specific: a later opinion replaces an
 //! earlier one. No opinion at all means unknown, and what is unknown is not retryable. The order:
 //!
-//! 1. the status, the network, the shape of the answer ([`generic`], [`transport`]);
-//! 2. a status that a gateway quotes ([`gateway`]);
+//! 1. the status, the network, the shape of the answer (`generic`, `transport`);
+//! 2. a status that a gateway quotes (`gateway`);
 //! 3. names that say little: `invalid_request_error`, `rate_limit_exceeded`;
-//! 4. wording, which says more than those ([`wording`]);
+//! 4. wording, which says more than those (`wording`);
 //! 5. names that say exactly what it is: `insufficient_quota`, `context_length_exceeded`;
 //! 6. the provider's veto.
 //!
