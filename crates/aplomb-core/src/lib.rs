@@ -7,7 +7,7 @@
 //! | step | module | question |
 //! |---|---|---|
 //! | see | [`failure`] | what did the provider or the network show? |
-//! | classify | [`failure::classify`] | what is it? |
+//! | classify | [`failure::classify()`] | what is it? |
 //! | decide | [`decide`] | what happens next? |
 //! | act, record | [`run`], [`record`], [`event`] | the machine, its facts, what observers are told |
 

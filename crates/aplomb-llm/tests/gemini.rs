@@ -397,7 +397,8 @@ fn every_beginning_of_a_stream_is_a_failure_unless_the_finish_reason_is_in_it() 
 #[test]
 fn an_error_in_the_stream_is_what_it_says_in_an_array_or_not() {
     for (code, status, reason, retryable) in [
-        (503, "UNAVAILABLE", Reason::ServerError, true),
+        // "The service may be temporarily overloaded or down": <https://ai.google.dev/gemini-api/docs/troubleshooting>.
+        (503, "UNAVAILABLE", Reason::Overloaded, true),
         (500, "INTERNAL", Reason::ServerError, true),
         (429, "RESOURCE_EXHAUSTED", Reason::RateLimit, true),
         (400, "INVALID_ARGUMENT", Reason::InvalidRequest, false),

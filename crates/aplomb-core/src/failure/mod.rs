@@ -1,7 +1,9 @@
-//! What was seen when a model call failed: facts, without a judgement. [`classify`] gives that.
+//! What was seen when a model call failed: facts, without a judgement. [`classify()`] gives that.
 
 pub mod classify;
+mod observe;
 mod reason;
+mod said;
 mod wait;
 
 use std::collections::BTreeMap;
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use classify::{Verdict, classify};
+pub use observe::Observation;
 pub use reason::Reason;
 pub use wait::{Wait, WaitSource};
 
@@ -150,26 +153,18 @@ impl ProviderError {
         says_nothing(&self.code) && says_nothing(&self.kind) && says_nothing(&self.message)
     }
 
-    /// Reads the envelope that most providers use, `{"error": {"code", "type", "param", "message"}}`, and its common
-    /// variants: the inner object alone, an error that is a string, codes that are numbers; Google's, which may stand in an
-    /// array and say their type in `status`; and OpenAI's response that failed, which holds its error.
+    /// Reads an error out of the envelope that its sender wrapped around it: `{"error": {"code", "type", "param",
+    /// "message"}}` and its many variants, gateways' wraps included. The outermost word of each kind is taken.
     pub fn from_json(body: &Value) -> ProviderError {
-        let body = body.as_array().and_then(|items| items.first()).unwrap_or(body);
-        let places = [body.get("error"), body.pointer("/response/error")];
-        let error = places.into_iter().flatten().find(|error| !error.is_null()).unwrap_or(body);
-        if let Value::String(message) = error {
-            return ProviderError { message: Some(message.clone()), ..ProviderError::default() };
-        }
-        let text = |key: &str| match error.get(key) {
-            Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
-            Some(Value::Number(number)) => Some(number.to_string()),
-            _ => None,
-        };
+        let layers = said::Said::of_json(body).layers;
+        let first =
+            |field: fn(&said::Layer) -> &Option<String>| layers.iter().find_map(|layer| field(layer).clone());
         ProviderError {
-            code: text("code"),
-            kind: text("type").or_else(|| text("status")),
-            param: text("param"),
-            message: text("message"),
+            code: first(|layer| &layer.code),
+            // Google's errors say it in `status`.
+            kind: first(|layer| &layer.kind).or_else(|| first(|layer| &layer.status)),
+            param: first(|layer| &layer.param),
+            message: first(|layer| &layer.message),
         }
     }
 }
@@ -300,16 +295,27 @@ impl Failure {
 }
 
 /// The best first: a proxy's own name for the request helps least.
-const REQUEST_ID_HEADERS: [&str; 4] = ["x-request-id", "request-id", "apim-request-id", "cf-ray"];
+const REQUEST_ID_HEADERS: [&str; 5] =
+    ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "cf-ray"];
 
 /// Whether a response header is kept in a failure: those about waiting, limits, identity and content, and no others,
 /// since a header such as `set-cookie` is a credential.
 pub fn keep_header(lower_case_name: &str) -> bool {
-    const NAMES: [&str; 7] =
-        ["content-type", "date", "retry-after", "retry-after-ms", "server", "via", "x-should-retry"];
+    const NAMES: [&str; 8] = [
+        "content-type",
+        "date",
+        "retry-after",
+        "retry-after-ms",
+        "server",
+        "via",
+        "x-amzn-errortype",
+        "x-should-retry",
+    ];
     NAMES.contains(&lower_case_name)
         || REQUEST_ID_HEADERS.contains(&lower_case_name)
         || lower_case_name.contains("ratelimit")
+        // What is left of a plan's windows: `x-codex-primary-reset-after-seconds`.
+        || lower_case_name.starts_with("x-codex-")
 }
 
 /// In one line, for people: what was seen.

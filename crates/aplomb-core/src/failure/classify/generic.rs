@@ -1,18 +1,16 @@
 //! Rules that hold for every provider: what HTTP statuses, the network and the shape of an answer say.
 
-use super::{Opinion, Rule};
+use super::rule::{Opinion, Rule, Seen, Test};
 use crate::failure::{Anomaly, Phase, Reason, TransportKind};
 
 pub(super) const RULES: &[Rule] = &[STATUS, TRANSPORT, SHAPE, WORDLESS];
 
 /// Source: RFC 9110 §15, RFC 6585 §4 (429, 431), Anthropic's error page (529), nginx (499), Cloudflare's 5xx pages
-/// (520–530).
+/// (520–530), AWS's load balancer (460).
 const STATUS: Rule = Rule {
     id: "generic.status",
-    look: |failure| {
-        (failure.phase == Phase::Response).then_some(())?;
-        status_opinion(failure.status?)
-    },
+    why: "The HTTP status says so.",
+    test: Test::Look(|seen| status_opinion(seen.status()?)),
 };
 
 /// Also for statuses that come inside a body, as gateways give their upstream's.
@@ -20,13 +18,17 @@ pub(super) fn status_opinion(status: u16) -> Option<Opinion> {
     Some(match status {
         401 | 407 => Opinion::forbid(Reason::Auth),
         402 => Opinion::forbid(Reason::QuotaExhausted),
-        403 => Opinion::forbid(Reason::Permission),
+        403 | 451 => Opinion::forbid(Reason::Permission),
         408 => Opinion::retry(Reason::Timeout),
         409 => Opinion::retry(Reason::ServerError),
         413 => Opinion::forbid(Reason::PayloadTooLarge),
-        425 | 499 => Opinion::retry(Reason::Connection),
+        425 | 460 | 499 => Opinion::retry(Reason::Connection),
         429 => Opinion::retry(Reason::RateLimit),
-        400 | 404 | 405 | 406 | 411 | 414 | 415 | 421 | 422 | 431 => Opinion::forbid(Reason::InvalidRequest),
+        400 | 404 | 405 | 406 | 410 | 411 | 412 | 414 | 415 | 417 | 421 | 422 | 426 | 428 | 431 => {
+            Opinion::forbid(Reason::InvalidRequest)
+        }
+        // Bedrock's ModelErrorException: the model failed behind the service.
+        424 => Opinion::retry(Reason::ServerError),
         504 | 522 | 524 => Opinion::retry(Reason::Timeout),
         529 => Opinion::retry(Reason::Overloaded),
         501 | 505 => Opinion::forbid(Reason::ServerError),
@@ -39,10 +41,11 @@ pub(super) fn status_opinion(status: u16) -> Option<Opinion> {
 
 const TRANSPORT: Rule = Rule {
     id: "generic.transport",
-    look: |failure| {
-        let fault = failure.transport.as_ref()?;
-        let broken =
-            if failure.phase == Phase::Connect { Reason::Connection } else { Reason::StreamInterrupted };
+    why: "The network or the HTTP client failed in a way that is known by its kind.",
+    test: Test::Look(|seen| {
+        let fault = seen.failure.transport.as_ref()?;
+        let has_answer = seen.failure.phase != Phase::Connect;
+        let broken = if has_answer { Reason::StreamInterrupted } else { Reason::Connection };
         Some(match fault.kind {
             TransportKind::Certificate | TransportKind::Tls | TransportKind::NotHttp => {
                 Opinion::forbid(Reason::Connection)
@@ -64,15 +67,17 @@ const TRANSPORT: Rule = Rule {
             | TransportKind::AttemptTimeout => Opinion::retry(Reason::Timeout),
             // An answer that had begun has broken off, whatever did it. Before that, a fault that nobody knows is
             // unknown.
-            TransportKind::Other if fault.text.is_empty() || failure.phase == Phase::Connect => return None,
+            TransportKind::Other if fault.text.is_empty() || !has_answer => return None,
             TransportKind::Other => Opinion::retry(broken),
         })
-    },
+    }),
 };
 
 const SHAPE: Rule = Rule {
     id: "generic.shape",
-    look: |failure| {
+    why: "The status was good, and the shape of the answer is not.",
+    test: Test::Look(|seen| {
+        let failure = seen.failure;
         Some(match failure.anomaly? {
             Anomaly::NoTerminalEvent | Anomaly::MalformedEvent | Anomaly::BrokenOff => {
                 Opinion::retry(Reason::StreamInterrupted)
@@ -90,7 +95,7 @@ const SHAPE: Rule = Rule {
             // What the error says is for other rules.
             Anomaly::Error => return None,
         })
-    },
+    }),
 };
 
 /// An error without content is almost always a stream that broke before a structured body arrived.
@@ -98,5 +103,10 @@ const SHAPE: Rule = Rule {
 /// Source: `docs/spec/retry.md` §2, step 4 of the session's judgement.
 const WORDLESS: Rule = Rule {
     id: "generic.wordless",
-    look: |failure| failure.is_wordless().then_some(Opinion::retry(Reason::StreamInterrupted)),
+    why: "An error without any content is almost always a stream that broke.",
+    test: Test::Look(|seen| is_wordless(seen).then_some(Opinion::retry(Reason::StreamInterrupted))),
 };
+
+fn is_wordless(seen: &Seen<'_>) -> bool {
+    seen.failure.is_wordless() && seen.said.names().next().is_none() && seen.said.prose.trim().is_empty()
+}

@@ -1,15 +1,38 @@
 //! Tells what a failure is. Knows the failure and nothing else: no policy, no history, no clock.
 //!
 //! A chain of small rules, each with a stable id, from the general to the specific: a later opinion replaces an
-//! earlier one. No opinion at all means unknown, and what is unknown is not retryable.
+//! earlier one. No opinion at all means unknown, and what is unknown is not retryable. The order:
+//!
+//! 1. the status, the network, the shape of the answer (`generic`, `transport`);
+//! 2. a status that a gateway quotes (`gateway`);
+//! 3. names that say little: `invalid_request_error`, `rate_limit_exceeded`;
+//! 4. wording, which says more than those (`wording`);
+//! 5. names that say exactly what it is: `insufficient_quota`, `context_length_exceeded`;
+//! 6. the provider's veto.
+//!
+//! Names are kept by family, one file each. Wording is kept by what it means: the same sentence comes from its author,
+//! from every compatible server, and from every gateway.
 
+mod anthropic;
+mod aws;
+mod azure;
+mod chinese;
+mod gateway;
 mod generic;
+mod google;
+mod groq;
+mod local;
+mod mistral;
 mod openai;
+mod rule;
+mod transport;
+mod wording;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Reason, Wait};
-use crate::error::Code;
+use crate::error::{Code, codes};
+use rule::{Opinion, Rule, Seen};
 
 /// What a failure is, and the rule that says so.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,63 +44,90 @@ pub struct Verdict {
     pub retryable: bool,
     /// How long the provider asked us to wait, whatever the failure is.
     pub wait: Option<Wait>,
-    /// The id of the rule that decided.
+    /// The id of the rule that decided. [`explain`] tells what it knows.
     pub rule: String,
 }
 
 impl Verdict {
     /// The contract's coarse code.
     pub fn code(&self) -> Code {
+        // What the client's own text says is nothing that a provider answered.
+        if !self.retryable && self.rule.starts_with(transport::FAMILY) {
+            return codes::LLM_ERROR;
+        }
         self.reason.code(self.retryable)
     }
 }
 
-/// One rule's view of a failure.
-#[derive(Debug, Clone, Copy)]
-struct Opinion {
-    reason: Reason,
-    retryable: bool,
-}
+const CHAIN: [&[Rule]; 25] = [
+    generic::RULES,
+    transport::RULES,
+    wording::throttle::VAGUE,
+    wording::loose::VAGUE,
+    gateway::UPSTREAM,
+    // Names that say little.
+    openai::COARSE,
+    anthropic::COARSE,
+    google::COARSE,
+    aws::COARSE,
+    chinese::COARSE,
+    // Wording, the known sentences after the loose words.
+    wording::loose::RULES,
+    wording::throttle::RULES,
+    wording::access::RULES,
+    wording::request::RULES,
+    wording::content::RULES,
+    wording::quota::RULES,
+    wording::overflow::RULES,
+    // Names that say exactly what it is.
+    google::RULES,
+    aws::RULES,
+    azure::RULES,
+    groq::RULES,
+    mistral::RULES,
+    chinese::RULES,
+    local::RULES,
+    openai::RULES,
+];
 
-impl Opinion {
-    /// The same request may pass later.
-    const fn retry(reason: Reason) -> Opinion {
-        Opinion { reason, retryable: true }
-    }
-
-    /// The same request would fail the same way.
-    const fn forbid(reason: Reason) -> Opinion {
-        Opinion { reason, retryable: false }
-    }
-}
-
-struct Rule {
-    id: &'static str,
-    look: fn(&Failure) -> Option<Opinion>,
-}
-
-const CHAIN: [&[Rule]; 2] = [generic::RULES, openai::RULES];
+const UNKNOWN: (&str, &str) = ("generic.unknown", "No rule knows it, and what is unknown is not sent again.");
+const VETO: (&str, &str) = ("generic.x_should_retry", "The provider says that it is not worth a retry.");
+const INVITED: (&str, &str) = (
+    "generic.x_should_retry_true",
+    "The status says little, and the provider says that it is worth a retry.",
+);
 
 /// Judges a failure.
 pub fn classify(failure: &Failure) -> Verdict {
-    let mut found: Option<(&Rule, Opinion)> = None;
-    for rule in CHAIN.into_iter().flatten() {
-        if let Some(opinion) = (rule.look)(failure) {
-            found = Some((rule, opinion));
-        }
-    }
-    let (reason, mut retryable, mut rule) = match found {
-        Some((rule, opinion)) => (opinion.reason, opinion.retryable, rule.id),
-        None => (Reason::Unknown, false, "generic.unknown"),
+    let seen = Seen::of(failure);
+    let (rule, opinion) = match rule::last_opinion(&seen) {
+        Some((rule, opinion)) => (rule.id, opinion),
+        None => (UNKNOWN.0, Opinion::forbid(Reason::Unknown)),
     };
     // The provider's own word about exactly this question. Source: openai-python and anthropic-sdk-python,
-    // `_should_retry`. Only the veto is taken: "true" must not make a spent quota worth a retry.
-    if retryable && failure.headers.get("x-should-retry").is_some_and(|value| value.trim() == "false") {
-        (retryable, rule) = (false, "generic.x_should_retry");
-    }
-    Verdict { reason, retryable, wait: Wait::of(failure), rule: rule.to_owned() }
+    // `_should_retry`. "true" must not make a spent quota worth a retry: it counts only where nothing but a bad request
+    // is known.
+    let should_retry = failure.headers.get("x-should-retry").map(|value| value.trim());
+    let (rule, Opinion { reason, retryable }) = match should_retry {
+        Some("false") if opinion.retryable => (VETO.0, Opinion::forbid(opinion.reason)),
+        Some("true") if opinion == Opinion::forbid(Reason::InvalidRequest) && rule == "generic.status" => {
+            (INVITED.0, Opinion::retry(Reason::ServerError))
+        }
+        _ => (rule, opinion),
+    };
+    Verdict { reason, retryable, wait: Wait::said(failure, &seen.said), rule: rule.to_owned() }
 }
 
+/// Every rule's id, with one sentence about what it knows; the most general first.
+pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let chain = CHAIN.into_iter().flatten().map(|rule| (rule.id, rule.why));
+    [UNKNOWN].into_iter().chain(chain).chain([INVITED, VETO])
+}
+
+/// What a rule knows, in one sentence for people.
+pub fn explain(rule: &str) -> Option<&'static str> {
+    rules().find(|(id, _)| *id == rule).map(|(_, why)| why)
+}
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +193,27 @@ mod tests {
         assert!(!classify(&vetoed).retryable);
         let encouraged = Failure::status(401, b"").with_headers([("x-should-retry", "true")]);
         assert!(!classify(&encouraged).retryable);
+    }
+
+    #[test]
+    fn a_fault_of_a_known_kind_is_judged_by_it_and_not_by_its_words() {
+        let text = "Connection reset by peer (os error 104)";
+        for (phase, reason) in [
+            (Phase::Connect, Reason::Connection),
+            (Phase::Body, Reason::StreamInterrupted),
+            (Phase::MidStream, Reason::StreamInterrupted),
+        ] {
+            for kind in [TransportKind::Reset, TransportKind::Other] {
+                let verdict = classify(&Failure::transport(phase, kind, text));
+                assert_eq!((verdict.reason, verdict.retryable), (reason, true), "{phase:?} {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_rule_is_explained() {
+        assert!(rules().all(|(id, why)| explain(id) == Some(why) && why.ends_with('.')));
+        assert_eq!(explain("no.such_rule"), None);
     }
 
     #[test]
