@@ -175,6 +175,20 @@ impl Model {
         request: ModelRequest<'_>,
         sink: Option<DeltaSink<'_>>,
     ) -> Result<Answer, AttemptFailed> {
+        self.ask_with(request, None, sink).await
+    }
+
+    /// The same, with another key than the one that the model was made with.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Model::ask) does.
+    pub async fn ask_with(
+        &self,
+        request: ModelRequest<'_>,
+        api_key: Option<&SecretString>,
+        sink: Option<DeltaSink<'_>>,
+    ) -> Result<Answer, AttemptFailed> {
         let stream = match self.config.stream {
             StreamMode::Always => true,
             StreamMode::Never => false,
@@ -189,7 +203,9 @@ impl Model {
             first_delta_ms: None,
         };
         let outcome = match self.request(request, stream) {
-            Ok(request) => attempt.make(&*self.transport, request).await,
+            Ok(request) => {
+                attempt.make(&*self.transport, Request { api_key: api_key.cloned(), ..request }).await
+            }
             Err(error) => {
                 let text = format!("the request cannot be written as JSON: {error}");
                 Err(Box::new(Failure::transport(Phase::Connect, TransportKind::Request, &text)))
@@ -202,7 +218,7 @@ impl Model {
                     self.transport.distrust_connections();
                 }
                 Err(AttemptFailed {
-                    failure: Box::new(self.completed(*failure)),
+                    failure: Box::new(self.completed(*failure, api_key)),
                     usage: attempt.usage,
                     delivered: attempt.delivered,
                 })
@@ -222,6 +238,7 @@ impl Model {
             path: self.config.wire.path(),
             body: body.into(),
             stream,
+            api_key: None,
             run_id: request.run_id.to_owned(),
         })
     }
@@ -245,13 +262,13 @@ impl Model {
     }
 
     /// The failure with whose it is, and without the secrets that were sent, which some providers repeat.
-    fn completed(&self, mut failure: Failure) -> Failure {
+    fn completed(&self, mut failure: Failure, api_key: Option<&SecretString>) -> Failure {
         failure.provider.clone_from(&self.config.provider);
         failure.model.clone_from(&self.config.model);
         if let Endpoint::Http { api_base, .. } = &self.config.endpoint {
             failure.endpoint.clone_from(api_base);
         }
-        failure.seal(self.credentials());
+        failure.seal(self.credentials().chain(api_key.map(|key| key.expose_secret())));
         failure
     }
 }

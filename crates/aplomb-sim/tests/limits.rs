@@ -1,4 +1,5 @@
 //! Deadline and cancellation, to the millisecond, in whatever a run is doing at the time.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use aplomb_core::decide::{Jitter, ToolRetry};
 use aplomb_core::error::{Error, codes};

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::credential::{CredentialSource, SharedSource};
+
 /// What the user says: text, or blocks of text and images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunInput(pub(crate) Vec<Block>);
@@ -75,6 +77,8 @@ pub struct RunRequest {
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
     pub cancellation: Cancellation,
+    /// Where the run's credential comes from, where it is not the agent's.
+    pub(crate) credential: Option<SharedSource>,
     /// Whether whoever asks gets to know the session's name, so that it can go on.
     pub(crate) session_can_go_on: bool,
 }
@@ -89,6 +93,7 @@ impl RunRequest {
             run_id: None,
             timeout: None,
             cancellation: Cancellation::new(),
+            credential: None,
             session_can_go_on: true,
         }
     }
@@ -123,6 +128,13 @@ impl RunRequest {
     #[must_use]
     pub fn cancellation(mut self, cancellation: Cancellation) -> RunRequest {
         self.cancellation = cancellation;
+        self
+    }
+
+    /// Has the run send a credential of its own, such as a tenant's, in place of the agent's.
+    #[must_use]
+    pub fn credential(mut self, source: impl CredentialSource) -> RunRequest {
+        self.credential = Some(SharedSource(Arc::new(source)));
         self
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
-use aplomb_core::failure::TransportFault;
+use aplomb_core::failure::{TransportFault, TransportKind};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -24,6 +24,8 @@ pub struct HttpTransport {
     connections: Connections,
     url: reqwest::Url,
     headers: HeaderMap,
+    /// What carries the key, unless the user's own headers do.
+    key_header: Option<(HeaderName, &'static str)>,
 }
 
 /// The client below, with its pool of connections.
@@ -74,7 +76,11 @@ impl HttpTransport {
         let https = url.scheme() == "https";
         let connections = Connections::new(tls(https, ca_file)?, connect_timeout, https)
             .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
-        Ok(HttpTransport { connections, url, headers: headers(wire, api_key, extra_headers)? })
+        let headers = headers(wire, api_key, extra_headers)?;
+        let (name, scheme) = wire.key_header();
+        let is_users = extra_headers.keys().any(|header| header.eq_ignore_ascii_case(name));
+        let key_header = (!is_users).then(|| (HeaderName::from_static(name), scheme));
+        Ok(HttpTransport { connections, url, headers, key_header })
     }
 }
 
@@ -121,6 +127,15 @@ impl Transport for HttpTransport {
         let accept = if request.stream { "text/event-stream" } else { "application/json" };
         let mut headers = self.headers.clone();
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+        if let (Some(key), Some((name, scheme))) = (&request.api_key, &self.key_header) {
+            match key_value(scheme, key) {
+                Ok(value) => headers.insert(name.clone(), value),
+                Err(error) => {
+                    let (kind, text) = (TransportKind::Request, error.message().to_owned());
+                    return Box::pin(std::future::ready(Err(TransportFault { kind, text })));
+                }
+            };
+        }
         let sent =
             self.connections.client().post(self.url.clone()).headers(headers).body(request.body).send();
         Box::pin(async move {
@@ -153,10 +168,7 @@ fn headers(
     }
     if let Some(key) = api_key {
         let (name, scheme) = wire.key_header();
-        let mut value = HeaderValue::from_str(&format!("{scheme}{}", key.expose_secret()))
-            .map_err(|_| invalid("the API key holds characters that no header takes"))?;
-        value.set_sensitive(true);
-        headers.insert(HeaderName::from_static(name), value);
+        headers.insert(HeaderName::from_static(name), key_value(scheme, key)?);
     }
     for (name, value) in extra {
         let refused = || invalid(format!("llm.extra_headers.{name} is not a header"));
@@ -166,6 +178,13 @@ fn headers(
         headers.insert(header, value);
     }
     Ok(headers)
+}
+
+fn key_value(scheme: &str, key: &SecretString) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(&format!("{scheme}{}", key.expose_secret()))
+        .map_err(|_| invalid("the API key holds characters that no header takes"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// TLS by rustls with ring, trusting the platform's roots and those of `ca_file`. Installs no process-wide provider.
