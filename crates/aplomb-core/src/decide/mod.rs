@@ -8,7 +8,7 @@ mod backoff;
 mod layered;
 mod ledger;
 mod policy;
-
+pub mod schedule;
 mod tool;
 
 use serde::{Deserialize, Serialize};
