@@ -36,6 +36,9 @@ pub fn chaotic(seed: u64) -> Sim {
     if dice.u8(..8) == 0 {
         sim = sim.benched(0, dice.u64(..20_000));
     }
+    if dice.u8(..4) == 0 {
+        sim = sim.bench_news(dice.u64(..20_000), dice.usize(..3), dice.u64(..40_000));
+    }
     if dice.bool() {
         sim = sim.credential(|entropy| entropy.is_multiple_of(2));
     }

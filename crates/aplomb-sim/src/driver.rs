@@ -118,6 +118,8 @@ pub struct Sim {
     fallbacks: Vec<Target>,
     step_timeout_ms: Option<u64>,
     benches: Vec<(usize, u64)>,
+    /// When the run is told of a bench, of which target, and until when it is.
+    bench_news: Vec<(u64, usize, u64)>,
     provider: Box<Provider>,
     tool: Box<Tool>,
     credential: Option<Box<Credential>>,
@@ -137,6 +139,7 @@ pub fn sim() -> Sim {
         fallbacks: Vec::new(),
         step_timeout_ms: None,
         benches: Vec::new(),
+        bench_news: Vec::new(),
         provider: Box::new(|_| Turn::says("ok")),
         tool: Box::new(|_, _| ToolTurn::Returns(1, json!(81))),
         credential: None,
@@ -244,6 +247,13 @@ impl Sim {
         self
     }
 
+    /// Tells the run at that time that another one has left a target, which is passed over until then.
+    #[must_use]
+    pub fn bench_news(mut self, at: u64, target: usize, until: u64) -> Sim {
+        self.bench_news.push((at, target, until));
+        self
+    }
+
     /// How long the attempts of one step may take together.
     #[must_use]
     pub fn step_timeout_ms(self, limit_ms: u64) -> Sim {
@@ -290,6 +300,9 @@ impl Sim {
         world.expect(0, None, Input::Started(Box::new(self.start(input))));
         if let Some(at) = self.cancel_at {
             world.expect(at, None, Input::Cancelled { by: "test".to_owned() });
+        }
+        for (at, target, until) in &self.bench_news {
+            world.expect(*at, None, Input::TargetBenched { target: *target, until: *until });
         }
         while let Some((at, input)) = world.next_input() {
             let entropy = world.entropy.u64(..);

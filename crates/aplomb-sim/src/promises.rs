@@ -129,6 +129,10 @@ fn targets_and_budgets_are_kept(report: &Report, broken: &mut Vec<String>) {
     for record in &report.records {
         match &record.fact {
             Fact::Started { benches: told, .. } => benches.extend(told.iter().copied()),
+            Fact::TargetBenched { target, until } => {
+                let bench = benches.entry(*target).or_default();
+                *bench = (*until).max(*bench);
+            }
             Fact::CallOpened { target: first, .. } => {
                 (target, opened_at) = (*first, record.at);
                 let is_free = |place: usize| benches.get(&place).is_none_or(|until| *until <= record.at);

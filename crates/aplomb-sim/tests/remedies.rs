@@ -140,6 +140,24 @@ fn a_model_that_another_run_has_left_is_not_asked_first_and_asked_where_it_is_th
 }
 
 #[test]
+fn what_another_run_finds_out_meanwhile_counts_for_the_next_decision() {
+    // Told while the first attempt is under way that the next model is benched too: there is nowhere to go.
+    let run =
+        to_targets(|_, _| coded(429, "insufficient_quota").after_ms(100)).bench_news(50, 1, 60_000).run("hi");
+    assert_eq!(run.requests(), 1);
+}
+
+#[test]
+fn the_first_model_that_can_be_asked_again_says_when_to_come_back() {
+    let busy = |seconds| Turn::fails(Failure::status(429, b"").with_headers([("retry-after", seconds)]));
+    let run =
+        to_targets(move |target, _| busy(if target == 0 { "90" } else { "600" }).after_ms(250)).run("hi");
+    assert_eq!((run.requests(), run.ended_at()), (2, Some(500)));
+    // 90 s from the first answer.
+    assert_eq!(run.error().unwrap().context("resume_at"), Some(&json!(1_700_000_000_250_u64 + 90_000)));
+}
+
+#[test]
 fn what_has_been_delivered_goes_to_no_other_model_where_restarts_are_forbidden() {
     let cut = |target, _: &Attempt| if target == 0 { status(503).delivering() } else { Turn::says("ok") };
     let run = to_targets(cut).policy(|policy| policy.restart = Restart::Never).run("hi");

@@ -234,7 +234,7 @@ pub struct Retry {
     pub attempt: u32,
     /// The most attempts that the call may make.
     pub max_attempts: u32,
-    /// Whose allowance pays for the next one: `transport`, `session` or `exec`.
+    /// Whose allowance pays for the next one: `transport`, `session`, `exec`, `compaction`, `refresh` or `fallback`.
     pub layer: String,
     /// What the failure is.
     pub reason: String,
@@ -242,7 +242,8 @@ pub struct Retry {
     pub rule: String,
     /// How long is waited before the next attempt.
     pub delay_ms: u64,
-    /// Who asked for that long: `backoff`, or where the provider said so.
+    /// Who asked for that long: `backoff`, or where the provider said so; `fallback` where another model is asked at
+    /// once.
     pub delay_source: String,
     /// What was seen. Empty where the failure came without any text.
     pub error: String,

@@ -349,6 +349,8 @@ impl Runtime {
             own_credential,
             watched: publisher.is_watched(),
         };
+        let publisher = SharedPublisher::new(publisher);
+        let told = publisher.clone();
         let driver = Driver {
             machine: agent.machine.clone(),
             models: agent.models.clone(),
@@ -357,14 +359,14 @@ impl Runtime {
             tools: agent.tools.clone(),
             memory: agent.memory.clone(),
             clock,
-            publisher: SharedPublisher::new(publisher),
+            publisher,
             cancellation,
         };
         let live = self.0.live.begin(&identity.run_id)?;
         Ok(async move {
             let finished = driver.drive(start).await;
             drop(live);
-            RunResult::of(identity, finished, &runtime.0.redactor, &runtime.0.errors)
+            RunResult::of(identity, finished, &told.redactor(), &runtime.0.errors)
         }
         .boxed())
     }

@@ -71,6 +71,9 @@ struct Names(BTreeMap<String, String>);
 impl Names {
     fn of<'a>(messages: impl Iterator<Item = &'a Message>, ids: CallIds) -> Names {
         let used: Vec<_> = messages.flat_map(|message| &message.content).filter_map(call_id).collect();
+        if used.iter().all(|id| ids.accept(id)) {
+            return Names(BTreeMap::new());
+        }
         let mut taken: BTreeSet<String> =
             used.iter().filter(|id| ids.accept(id)).map(|id| (*id).to_owned()).collect();
         let mut names = BTreeMap::new();

@@ -201,9 +201,13 @@ impl Turn<'_> {
         } else if let Some(hint) = verdict.reason.hint() {
             error = error.with_hint(hint);
         }
-        if let (Some(wait_ms), Some(opening)) = (resume_after_ms, &self.state.opening) {
-            let resume_at_ms = opening.wall_ms.saturating_add(self.at).saturating_add(*wait_ms);
-            error = error.with_context("retry_after_ms", *wait_ms).with_context("resume_at", resume_at_ms);
+        // The first of all the targets that can be asked again is enough.
+        let returns_at = self.state.call.as_ref().and_then(|call| call.returns_at);
+        let of_others = returns_at.map(|at| at.saturating_sub(self.at));
+        let wait_ms = of_others.into_iter().chain(*resume_after_ms).min();
+        if let (Some(wait_ms), Some(opening)) = (wait_ms, &self.state.opening) {
+            let resume_at_ms = opening.wall_ms.saturating_add(self.at).saturating_add(wait_ms);
+            error = error.with_context("retry_after_ms", wait_ms).with_context("resume_at", resume_at_ms);
         }
         error
     }

@@ -62,6 +62,8 @@ pub(super) struct Call {
     pub(super) waiting: Waiting,
     /// The timer of the step's limit, while an attempt is under way.
     pub(super) step_timer: Option<EffectId>,
+    /// When the first of the targets that were left can be asked again, as far as their providers said so.
+    pub(super) returns_at: Option<u64>,
 }
 
 /// What the call waits for.
@@ -173,6 +175,7 @@ impl State {
                     target: *target,
                     waiting: Waiting::Nothing,
                     step_timer: None,
+                    returns_at: None,
                 });
             }
             Fact::AttemptStarted { effect, layer, timer } => {
@@ -209,7 +212,7 @@ impl State {
                 self.count_effect(*timer);
                 let left = self.call.as_ref().map(|call| call.target);
                 if let Some(call) = &mut self.call {
-                    note_decision(call, decision, *timer);
+                    note_decision(call, record.at, decision, *timer);
                 }
                 if let (Some(left), Action::FallBack { bench_ms, .. }) = (left, &decision.action) {
                     self.bench(left, bench_ms.map_or(u64::MAX, |ms| record.at.saturating_add(ms)));
@@ -384,7 +387,7 @@ fn attempt(call: &Call, failure: &Failure, verdict: &Verdict) -> Attempt {
     }
 }
 
-fn note_decision(call: &mut Call, decision: &Decision, effect: Option<EffectId>) {
+fn note_decision(call: &mut Call, at: u64, decision: &Decision, effect: Option<EffectId>) {
     if let Some(attempt) = call.attempts.last_mut() {
         attempt.rule.clone_from(&decision.rule);
         attempt.action = action_name(&decision.action).to_owned();
@@ -408,6 +411,9 @@ fn note_decision(call: &mut Call, decision: &Decision, effect: Option<EffectId>)
         Action::FallBack { target, .. } => {
             call.ledger.charge(Layer::Fallback);
             call.target = *target;
+            let stated = call.last.as_ref().and_then(|(_, verdict)| verdict.wait);
+            let returns_at = stated.map(|wait| at.saturating_add(wait.delay_ms));
+            call.returns_at = call.returns_at.into_iter().chain(returns_at).min();
         }
         Action::Stop { .. } => {}
     }

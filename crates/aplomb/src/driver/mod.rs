@@ -18,6 +18,7 @@ use aplomb_llm::{Model, ModelRequest};
 use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::task::AbortOnDropHandle;
@@ -240,6 +241,9 @@ impl Driver {
                 Err(error) => return Input::ModelRefused { effect, error },
             };
             let key = credential.as_ref().map(Credential::secret);
+            if let Some(key) = key {
+                publisher.learn(key.expose_secret());
+            }
             let mut deltas = publisher.wants_deltas().then(|| publisher.delta_sink(announce_restart));
             let request = ModelRequest { run_id: &identity.run_id, messages: &messages, tools: &tools };
             match model.ask_with(request, key, deltas.as_mut().map(|sink| sink as _)).await {

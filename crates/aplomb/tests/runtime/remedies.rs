@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aplomb::config::LlmConfig;
 use aplomb::event::names;
+use aplomb::tools::{Tool, ToolContext};
 use aplomb::{CommandCredential, Credential, CredentialRequest, CredentialSource, Error, RunRequest, codes};
 use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server::FaultServer;
@@ -186,6 +187,37 @@ async fn a_renewed_key_that_is_refused_and_repeated_gets_nowhere_either() {
     assert_eq!(lab.requests(), 2);
     let last = outcome.error().attempts().last().unwrap().text.clone();
     assert!(!last.contains(NEW), "{last}");
+}
+
+/// Fails with what it was told in confidence.
+struct Indiscreet;
+
+impl Tool for Indiscreet {
+    fn description(&self) -> &str {
+        "says too much"
+    }
+
+    fn parameters(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
+    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'_, Result<Value, Error>> {
+        Box::pin(std::future::ready(Err(Error::new(codes::TOOL_ERROR, format!("{OLD} and {NEW}")))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_were_read_in_the_run_are_kept_out_of_what_tools_let_slip() {
+    let script = once([status(401), calls(&[("slip", json!({}))]), status(400)]);
+    let lab = Setup::new(script)
+        .build(|builder| builder.credential("assistant", Rotating::new(&[OLD, NEW])))
+        .tool("slip", Indiscreet)
+        .start()
+        .await;
+    let outcome = lab.run(hi()).await;
+    assert_eq!(lab.requests(), 3);
+    let told = format!("{:?} {:?} {:?}", outcome.events, outcome.error(), outcome.result());
+    assert!(told.contains("tool.error") && !told.contains("canary"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
