@@ -11,10 +11,10 @@ use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, React, Target};
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::wire::Wire;
 use aplomb_llm::{Model, ModelConfig, Timeouts};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::{AgentConfig, LlmConfig, MemoryConfig, PatternConfig, Provider, ToolExecutorConfig};
-use crate::credential::{EnvCredential, Keyring, SharedSource};
+use crate::credential::{Credential, EnvCredential, Keyring, SharedSource};
 use crate::driver::Benches;
 use crate::memory::Buffer;
 use crate::tools::{BUILT_IN, Tool, Toolbox};
@@ -57,7 +57,8 @@ impl Agent {
         let llms: Vec<&LlmConfig> = [&config.llm].into_iter().chain(own.fallbacks).collect();
         let models = llms.iter().map(|llm| Ok(Arc::new(Model::new(model_config(llm)?)?)));
         let models: Vec<_> = models.collect::<Result<_, Error>>()?;
-        let keyrings: Vec<_> = llms.iter().map(|llm| keyring(llm, own.credential.as_ref())).collect();
+        let keyrings = llms.iter().map(|llm| keyring(llm, own.credential.as_ref()));
+        let keyrings: Vec<_> = keyrings.collect::<Result<_, Error>>()?;
         let mut targets = llms.iter().zip(&keyrings).map(|(llm, keyring)| target(llm, keyring.is_some()));
         let first = targets.next().unwrap_or_default();
         let mut spec = AgentSpec::new(first);
@@ -88,10 +89,16 @@ fn target(llm: &LlmConfig, rereads_credential: bool) -> Target {
     target
 }
 
-fn keyring(llm: &LlmConfig, own: Option<&SharedSource>) -> Option<Keyring> {
-    let from_env = || Some(SharedSource(Arc::new(EnvCredential::new(llm.api_key_env.as_deref()?))));
-    let source = own.cloned().or_else(from_env)?;
-    Some(Keyring::new(source, llm.provider.as_str().to_owned(), llm.model.clone()))
+fn keyring(llm: &LlmConfig, own: Option<&SharedSource>) -> Result<Option<Keyring>, Error> {
+    let of = |source| Keyring::new(source, llm.provider.as_str().to_owned(), llm.model.clone());
+    Ok(match (own, llm.api_key_env.as_deref()) {
+        (Some(own), _) => Some(of(own.clone())),
+        (None, Some(variable)) => {
+            let read = Credential::new(api_key(variable)?.expose_secret());
+            Some(of(SharedSource(Arc::new(EnvCredential::new(variable)))).having_read(read))
+        }
+        (None, None) => None,
+    })
 }
 
 /// What the wires that there are can carry, whoever serves the model.

@@ -183,6 +183,11 @@ impl Keyring {
         Keyring { source, provider, model, last: Arc::default() }
     }
 
+    /// The same, which has given this already: what a program takes out of its environment at the start is still known.
+    pub(crate) fn having_read(self, credential: Credential) -> Keyring {
+        Keyring { last: Arc::new(Mutex::new(Some(credential))), ..self }
+    }
+
     /// A model's, from that source.
     pub(crate) fn of(model: &Model, source: SharedSource) -> Keyring {
         let config = model.config();

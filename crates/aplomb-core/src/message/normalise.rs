@@ -39,7 +39,8 @@ impl CallIds {
 }
 
 /// The conversation for a model that accepts these ids. The messages marked `true` were said by another one: what only
-/// their author can read (thoughts, and the proof that they are its own) is left out of them.
+/// their author can read (thoughts, and the proof that they are its own) is left out of them, and their calls get names
+/// that it accepts. What a model said itself it gets back as it was.
 ///
 /// The same conversation always gives the same one, so that providers can cache it.
 pub fn normalise<'a>(
@@ -47,7 +48,7 @@ pub fn normalise<'a>(
     ids: CallIds,
 ) -> Vec<Arc<Message>> {
     let messages: Vec<_> = messages.into_iter().collect();
-    let names = Names::of(messages.iter().map(|(message, _)| &***message), ids);
+    let names = Names::of(&messages, ids);
     let normalised = messages.into_iter().filter_map(|(message, foreign)| {
         let changes = |block: &Block| (foreign && !is_portable(block)) || names.change(block);
         if !message.content.iter().any(changes) {
@@ -69,18 +70,17 @@ fn is_portable(block: &Block) -> bool {
 struct Names(BTreeMap<String, String>);
 
 impl Names {
-    fn of<'a>(messages: impl Iterator<Item = &'a Message>, ids: CallIds) -> Names {
-        let used: Vec<_> = messages.flat_map(|message| &message.content).filter_map(call_id).collect();
-        if used.iter().all(|id| ids.accept(id)) {
-            return Names(BTreeMap::new());
-        }
-        let mut taken: BTreeSet<String> =
-            used.iter().filter(|id| ids.accept(id)).map(|id| (*id).to_owned()).collect();
+    fn of(messages: &[(&Arc<Message>, bool)], ids: CallIds) -> Names {
+        let foreign = messages.iter().filter(|(_, foreign)| *foreign);
+        let calls = foreign.flat_map(|(message, _)| message.tool_calls()).map(|call| call.id.as_str());
+        let refused: BTreeSet<&str> = calls.filter(|id| !ids.accept(id)).collect();
         let mut names = BTreeMap::new();
-        for id in used.into_iter().filter(|id| !ids.accept(id)) {
-            if names.contains_key(id) {
-                continue;
-            }
+        if refused.is_empty() {
+            return Names(names);
+        }
+        let used = messages.iter().flat_map(|(message, _)| &message.content).filter_map(call_id);
+        let mut taken: BTreeSet<String> = used.map(str::to_owned).collect();
+        for id in refused {
             let free = (0..).map(|salt| nine_alphanumerics(id, salt)).find(|name| !taken.contains(name));
             let name = free.unwrap_or_default();
             taken.insert(name.clone());
@@ -157,13 +157,19 @@ mod tests {
             message(Role::Assistant, vec![call("toolu_01ABCDEF"), call("abc123XYZ")]),
             message(Role::Tool, vec![result("toolu_01ABCDEF"), result("abc123XYZ")]),
         ];
-        let given = normalise(said.iter().map(|message| (message, false)), CallIds::NineAlphanumerics);
+        let given = normalise(said.iter().map(|message| (message, true)), CallIds::NineAlphanumerics);
         let ids: Vec<_> = given.iter().flat_map(|message| &message.content).filter_map(call_id).collect();
         assert_eq!(ids[0], ids[2]);
         assert!(CallIds::NineAlphanumerics.accept(ids[0]), "{ids:?}");
         assert_eq!((ids[1], ids[3]), ("abc123XYZ", "abc123XYZ"));
-        let again = normalise(said.iter().map(|message| (message, false)), CallIds::NineAlphanumerics);
+        let again = normalise(said.iter().map(|message| (message, true)), CallIds::NineAlphanumerics);
         assert_eq!(given, again);
+        // Whoever made the names up knows them.
+        let own = normalise(said.iter().map(|message| (message, false)), CallIds::NineAlphanumerics);
+        assert_eq!(own, said);
+        // The call is foreign, its result is nobody's.
+        let mixed = [(&said[0], true), (&said[1], false)];
+        assert_eq!(normalise(mixed, CallIds::NineAlphanumerics), given);
     }
 
     #[test]
@@ -175,7 +181,7 @@ mod tests {
             (CallIds::NineAlphanumerics, "aB3456789", "call_1234"),
         ] {
             let said = [message(Role::Assistant, vec![call(accepted), call(refused)])];
-            let given = normalise(said.iter().map(|message| (message, false)), ids);
+            let given = normalise(said.iter().map(|message| (message, true)), ids);
             let given: Vec<_> = given[0].content.iter().filter_map(call_id).collect();
             assert_eq!(given[0], accepted);
             assert!(given[1] != refused && ids.accept(given[1]), "{given:?}");
