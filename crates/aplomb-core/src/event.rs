@@ -180,8 +180,8 @@ events! {
     LLM_RESTARTED:             "llm.restarted",                   ["discard_from"],                                     [];
     VALIDATION_RETRY:          "validation.retry",                ["attempt", "error"],                                 [];
     RETRY_DECIDED:             "retry.decided",                   ["layer", "attempt", "max_attempts", "reason", "rule", "action", "delay_ms", "delay_source", "deadline_left_ms", "will_retry"], ["error"];
-    CONTEXT_COMPACTED:         "context.compacted",               [],                                                   [];
-    MODEL_FALLBACK:            "model.fallback",                  [],                                                   [];
+    CONTEXT_COMPACTED:         "context.compacted",               ["dropped_messages", "tokens_before", "tokens_after"], [];
+    MODEL_FALLBACK:            "model.fallback",                  ["from", "to", "reason"],                             ["bench_ms"];
     COOLDOWN_STARTED:          "cooldown.started",                [],                                                   [];
     COOLDOWN_ENDED:            "cooldown.ended",                  [],                                                   [];
 }

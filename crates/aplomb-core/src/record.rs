@@ -46,6 +46,19 @@ pub enum Fact {
         session: Option<EffectId>,
         /// Whether anybody watches.
         watched: bool,
+        /// The targets that are passed over, by their place, each until a time of the run's clock.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        benches: Vec<(usize, u64)>,
+        /// Whether the run brings a credential of its own.
+        #[serde(default)]
+        own_credential: bool,
+    },
+    /// Another run has found that a target is to be passed over.
+    TargetBenched {
+        /// Which.
+        target: usize,
+        /// Until when, on the run's clock.
+        until: u64,
     },
     /// The session is this run's until it ends.
     SessionAcquired {
@@ -58,6 +71,12 @@ pub enum Fact {
         step: u32,
         /// How many attempts may be added to the first.
         allowances: Allowances,
+        /// Which of the agent's targets is asked first.
+        #[serde(default)]
+        target: usize,
+        /// How much time its attempts have, in ms.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step_timeout_ms: Option<u64>,
     },
     /// A request is about to be handed to the transport.
     AttemptStarted {
@@ -65,6 +84,9 @@ pub enum Fact {
         effect: EffectId,
         /// Whose allowance pays.
         layer: Layer,
+        /// The timer of the step's limit, where there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timer: Option<EffectId>,
     },
     /// The attempt failed.
     AttemptFailed {
@@ -83,8 +105,24 @@ pub enum Fact {
     Decided {
         /// What, and by which rule.
         decision: Decision,
-        /// The timer that ends the wait, where there is one.
+        /// The effect that ends the wait, where there is one: a timer, or the reading of the credential.
         timer: Option<EffectId>,
+    },
+    /// The conversation was looked through for what can be left out.
+    Compacted {
+        /// What is left out from now on, by its place in the conversation. Nothing, where that would not have helped.
+        dropped: Vec<usize>,
+        /// The request before, in tokens, estimated.
+        tokens_before: u64,
+        /// The request after, in tokens, estimated.
+        tokens_after: u64,
+    },
+    /// The credential was read again.
+    CredentialRead {
+        /// The effect that read it.
+        effect: EffectId,
+        /// Whether it is another one.
+        changed: bool,
     },
     /// The model answered, which ends the call.
     ModelReplied {

@@ -140,12 +140,20 @@ impl Redactor {
         secrets: impl IntoIterator<Item = String>,
     ) -> Redactor {
         let keys = keys.into_iter().map(|key| normal(&key)).collect();
-        let long_enough = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST);
-        let mut secrets: Vec<_> = long_enough.flat_map(|secret| [in_json(&secret), secret]).collect();
+        let mut redactor = Redactor { keys, secrets: Vec::new() };
+        secrets.into_iter().for_each(|secret| redactor.learn(secret));
+        redactor
+    }
+
+    /// Has it know one more value.
+    pub fn learn(&mut self, secret: String) {
+        if secret.len() < SHORTEST || self.secrets.contains(&secret) {
+            return;
+        }
+        self.secrets.extend([in_json(&secret), secret]);
         // The longest first: one secret may be a part of another.
-        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.dedup();
-        Redactor { keys, secrets }
+        self.secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        self.secrets.dedup();
     }
 
     /// The value without credentials, however deep they stand in it.

@@ -1,8 +1,8 @@
 //! The ledger rule, `docs/spec/retry.md` §5, as properties and as a second implementation written from its
 //! text.
 //!
-//! Steps 1, 3, 4, 5 and 6 only: compaction and the refreshed credential (2), the gate (in 6) and fallbacks
-//! (7) bring their own tests. Nothing here knows how `decide` does it: the numbers come from the page and
+//! Steps 1, 3, 4, 5 and 6 only: compaction and the refreshed credential (2), the gate (in 6), fallbacks (7) and the
+//! layered mode have their own tests. Nothing here knows how `decide` does it: the numbers come from the page and
 //! from arithmetic.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may")]
 
@@ -12,7 +12,7 @@ use aplomb_core::decide::{
     Action, Allowances, Backoff, Decision, Jitter, Layer, Ledger, Level, Moment, Outcome, Policy, Restart,
     decide,
 };
-use aplomb_core::failure::{Failure, Reason, Verdict, classify};
+use aplomb_core::failure::{Failure, Phase, Reason, Verdict, classify};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed};
@@ -69,6 +69,11 @@ impl Decided {
 /// More attempts than any policy of these tests allows.
 const ENDLESS: usize = 300;
 
+/// What failed is judged by its verdict alone.
+fn unseen() -> Failure {
+    Failure::new(Phase::Response)
+}
+
 /// Makes the call: an attempt, its failure, a decision, and again while that is to send.
 fn make(call: &Call) -> Vec<Decided> {
     let mut ledger = Ledger::new(Allowances::of(&call.policy, call.by_exec));
@@ -80,8 +85,8 @@ fn make(call: &Call) -> Vec<Decided> {
             ledger.note_delivered();
         }
         at = at.saturating_add(step.takes_ms);
-        let moment = Moment { at, deadline: call.deadline, entropy: step.entropy };
-        let decision = decide(&step.verdict, &ledger, &call.policy, moment);
+        let moment = Moment { at, deadline: call.deadline, entropy: step.entropy, ..Moment::default() };
+        let decision = decide(&unseen(), &step.verdict, &ledger, &call.policy, moment);
         let decided = Decided { step: step.clone(), ledger: ledger.clone(), moment, decision };
         let sends = decided.sends();
         story.push(decided);
@@ -804,7 +809,8 @@ proptest! {
     #[test]
     fn the_same_failure_with_the_same_account_is_decided_the_same_way(call in calls()) {
         for decided in make(&call) {
-            let again = decide(&decided.step.verdict, &decided.ledger, &call.policy, decided.moment);
+            let again =
+                decide(&unseen(), &decided.step.verdict, &decided.ledger, &call.policy, decided.moment);
             prop_assert_eq!(&again, &decided.decision);
         }
     }

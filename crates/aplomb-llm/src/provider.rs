@@ -206,6 +206,20 @@ impl Model {
         request: ModelRequest<'_>,
         sink: Option<DeltaSink<'_>>,
     ) -> Result<Answer, AttemptFailed> {
+        self.ask_with(request, None, sink).await
+    }
+
+    /// The same, with another key than the one that the model was made with.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Model::ask) does.
+    pub async fn ask_with(
+        &self,
+        request: ModelRequest<'_>,
+        api_key: Option<&SecretString>,
+        sink: Option<DeltaSink<'_>>,
+    ) -> Result<Answer, AttemptFailed> {
         let stream = match self.config.stream {
             StreamMode::Always => true,
             StreamMode::Never => false,
@@ -226,7 +240,7 @@ impl Model {
         let outcome = match self.request(request, stream) {
             Ok(http) => {
                 sent = (http.body.len() as u64).saturating_sub(image_bytes(request.messages));
-                attempt.make(&*self.transport, http).await
+                attempt.make(&*self.transport, Request { api_key: api_key.cloned(), ..http }).await
             }
             Err(error) => {
                 let text = format!("the request cannot be written as JSON: {error}");
@@ -241,7 +255,7 @@ impl Model {
                 }
                 Err(AttemptFailed {
                     usage: usage::of_failed(&failure, attempt.usage, sent, attempt.arrived),
-                    failure: Box::new(self.completed(*failure)),
+                    failure: Box::new(self.completed(*failure, api_key)),
                     delivered: attempt.delivered,
                 })
             }
@@ -266,6 +280,7 @@ impl Model {
             path: self.config.wire.path(&self.config.model, stream),
             body: body.into(),
             stream,
+            api_key: None,
             run_id: request.run_id.to_owned(),
         })
     }
@@ -289,13 +304,13 @@ impl Model {
     }
 
     /// The failure with whose it is, and without the secrets that were sent, which some providers repeat.
-    fn completed(&self, mut failure: Failure) -> Failure {
+    fn completed(&self, mut failure: Failure, api_key: Option<&SecretString>) -> Failure {
         failure.provider.clone_from(&self.config.provider);
         failure.model.clone_from(&self.config.model);
         if let Endpoint::Http { api_base, .. } = &self.config.endpoint {
             failure.endpoint.clone_from(api_base);
         }
-        failure.seal(self.credentials());
+        failure.seal(self.credentials().chain(api_key.map(|key| key.expose_secret())));
         failure
     }
 }

@@ -1,9 +1,9 @@
 //! Random runs: a provider and tools that do anything, a policy that may be anything, deadlines and cancellations at
 //! any time. The same seed gives the same run.
 
-use aplomb_core::decide::{Jitter, Restart, ToolRetry};
-use aplomb_core::failure::{Anomaly, Failure, Phase, TransportKind};
-use aplomb_core::message::{Block, FinishReason, Message, Role, TokenUsage, ToolCall};
+use aplomb_core::decide::{Jitter, Mode, Restart, ToolRetry};
+use aplomb_core::failure::{Anomaly, Failure, Phase, Reason, TransportKind};
+use aplomb_core::message::{Block, CallIds, FinishReason, Message, Role, TokenUsage, ToolCall};
 use serde_json::json;
 
 use crate::driver::{Sim, ToolTurn, Turn, sim, tool_failure};
@@ -25,9 +25,33 @@ pub fn chaotic(seed: u64) -> Sim {
         sim = sim.late_inputs();
     }
     if dice.u8(..4) == 0 {
-        sim = sim.history(vec![Message::text(Role::User, "before"), Message::text(Role::Assistant, "yes")]);
+        sim = sim.history(vec![
+            Message::text(Role::User, "before".repeat(dice.usize(1..200))),
+            Message::text(Role::Assistant, "yes"),
+        ]);
+    }
+    for _ in 0..dice.u8(..3) {
+        sim = sim.fallback(pick(&mut dice, CallIds::Any, &[CallIds::NineAlphanumerics, CallIds::Words]));
+    }
+    if dice.u8(..8) == 0 {
+        sim = sim.benched(0, dice.u64(..20_000));
+    }
+    if dice.u8(..4) == 0 {
+        sim = sim.bench_news(dice.u64(..20_000), dice.usize(..3), dice.u64(..40_000));
+    }
+    if dice.bool() {
+        sim = sim.credential(|entropy| entropy.is_multiple_of(2));
+    }
+    if dice.u8(..4) == 0 {
+        sim = sim.step_timeout_ms(dice.u64(1..10_000));
     }
     sim.max_steps(dice.u32(1..8)).policy(|policy| {
+        policy.mode = pick(&mut dice, Mode::Additive, &[Mode::Additive, Mode::Layered]);
+        policy.max_compactions = dice.u32(..3);
+        policy.transport.total_budget_ms = (dice.u8(..4) == 0).then(|| dice.u64(..20_000));
+        if dice.u8(..4) == 0 {
+            policy.fallback_on = vec![Reason::Auth, Reason::Unknown, Reason::ContextOverflow];
+        }
         policy.transport.max_attempts = dice.u32(1..5);
         policy.transport.jitter = pick(&mut dice, Jitter::None, &[Jitter::Full, Jitter::Equal]);
         policy.transport.retry_on_connection_errors = dice.u8(..4) > 0;
@@ -78,9 +102,14 @@ fn answer(dice: &mut fastrand::Rng) -> Turn {
 }
 
 fn failure(dice: &mut fastrand::Rng) -> Failure {
-    match dice.u8(..4) {
+    let overflow = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
+    let quota = json!({"error": {"message": "no money", "code": "insufficient_quota"}});
+    match dice.u8(..6) {
+        4 => Failure::status(400, overflow.to_string().as_bytes()),
+        5 => Failure::status(429, quota.to_string().as_bytes()),
         0 => {
-            let status = pick(dice, 503, &[400, 401, 408, 413, 418, 429, 500, 502, 504, 529]);
+            let status =
+                pick(dice, 503, &[400, 401, 401, 401, 401, 401, 408, 413, 418, 429, 500, 502, 504, 529]);
             Failure::status(status, b"")
         }
         1 => {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use aplomb_core::decide::{Jitter, Policy, SessionRetry};
 use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::Failure;
-use aplomb_core::message::{Block, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
+use aplomb_core::message::{Block, CallIds, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
 use aplomb_core::record::Record;
 use aplomb_core::run::{
-    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, React, RunStart, State, TimeLimit,
+    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, React, RunStart, State, Target, TimeLimit,
 };
 use aplomb_core::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ pub struct Attempt {
     pub request: usize,
     /// Counts from 1 within its call.
     pub attempt: u32,
+    /// Which target it went to; 0 is the first.
+    pub target: usize,
     /// The conversation as it was sent.
     pub messages: Vec<Arc<Message>>,
     /// A draw of the run's entropy, for providers that answer at random.
@@ -101,6 +103,7 @@ pub enum ToolTurn {
 
 type Provider = dyn FnMut(&Attempt) -> Turn;
 type Tool = dyn FnMut(&ToolCall, u64) -> ToolTurn;
+type Credential = dyn FnMut(u64) -> bool;
 
 /// A simulation, ready to be run.
 pub struct Sim {
@@ -112,8 +115,14 @@ pub struct Sim {
     cancel_at: Option<u64>,
     late_inputs: bool,
     history: Option<Vec<Arc<Message>>>,
+    fallbacks: Vec<Target>,
+    step_timeout_ms: Option<u64>,
+    benches: Vec<(usize, u64)>,
+    /// When the run is told of a bench, of which target, and until when it is.
+    bench_news: Vec<(u64, usize, u64)>,
     provider: Box<Provider>,
     tool: Box<Tool>,
+    credential: Option<Box<Credential>>,
 }
 
 /// A simulation with the default policy, a provider that says "ok", and a tool `calc` that returns 81.
@@ -127,8 +136,13 @@ pub fn sim() -> Sim {
         cancel_at: None,
         late_inputs: false,
         history: None,
+        fallbacks: Vec::new(),
+        step_timeout_ms: None,
+        benches: Vec::new(),
+        bench_news: Vec::new(),
         provider: Box::new(|_| Turn::says("ok")),
         tool: Box::new(|_, _| ToolTurn::Returns(1, json!(81))),
+        credential: None,
     }
 }
 
@@ -211,6 +225,41 @@ impl Sim {
         Sim { history: Some(history.into_iter().map(Arc::new).collect()), ..self }
     }
 
+    /// Lets the credential be read again; the closure gets a draw of entropy and says whether it is another one then.
+    #[must_use]
+    pub fn credential(self, changed: impl FnMut(u64) -> bool + 'static) -> Sim {
+        Sim { credential: Some(Box::new(changed)), ..self }
+    }
+
+    /// Gives the agent one more target to fall back to.
+    #[must_use]
+    pub fn fallback(mut self, call_ids: CallIds) -> Sim {
+        let mut target = Target::new("simulated", format!("fallback-{}", self.fallbacks.len() + 1));
+        target.call_ids = call_ids;
+        self.fallbacks.push(target);
+        self
+    }
+
+    /// Has a target passed over from the run's beginning until that time.
+    #[must_use]
+    pub fn benched(mut self, target: usize, until: u64) -> Sim {
+        self.benches.push((target, until));
+        self
+    }
+
+    /// Tells the run at that time that another one has left a target, which is passed over until then.
+    #[must_use]
+    pub fn bench_news(mut self, at: u64, target: usize, until: u64) -> Sim {
+        self.bench_news.push((at, target, until));
+        self
+    }
+
+    /// How long the attempts of one step may take together.
+    #[must_use]
+    pub fn step_timeout_ms(self, limit_ms: u64) -> Sim {
+        Sim { step_timeout_ms: Some(limit_ms), ..self }
+    }
+
     /// Runs to the end and checks every promise.
     ///
     /// # Panics
@@ -235,18 +284,25 @@ impl Sim {
             parameters: json!({"type": "object"}),
             idempotent: false,
         };
-        let agent = AgentSpec {
-            provider: "simulated".to_owned(),
-            model: "model".to_owned(),
-            tools: Arc::new([tool("calc"), tool("lookup")]),
-            max_steps: self.max_steps,
-            policy: self.policy.clone(),
-        };
+        let mut target = Target::new("simulated", "model");
+        target.rereads_credential = self.credential.is_some();
+        let mut agent = AgentSpec::new(target);
+        agent.fallbacks = self.fallbacks.clone();
+        for target in &mut agent.fallbacks {
+            target.rereads_credential = self.credential.is_some();
+        }
+        agent.tools = Arc::new([tool("calc"), tool("lookup")]);
+        agent.max_steps = self.max_steps;
+        agent.step_timeout_ms = self.step_timeout_ms;
+        agent.policy = self.policy.clone();
         let machine = Machine::new(Arc::new(agent), Arc::new(React::default()));
-        let mut world = World::new(self.seed, self.policy.clone(), self.late_inputs);
+        let mut world = World::new(self.seed, self.policy.clone(), self.fallbacks.len(), self.late_inputs);
         world.expect(0, None, Input::Started(Box::new(self.start(input))));
         if let Some(at) = self.cancel_at {
             world.expect(at, None, Input::Cancelled { by: "test".to_owned() });
+        }
+        for (at, target, until) in &self.bench_news {
+            world.expect(*at, None, Input::TargetBenched { target: *target, until: *until });
         }
         while let Some((at, input)) = world.next_input() {
             let entropy = world.entropy.u64(..);
@@ -275,17 +331,19 @@ impl Sim {
                 .map(|limit_ms| TimeLimit { limit_ms, setting: "timeout".to_owned() }),
             remembers: self.history.is_some(),
             cancelled_by: None,
+            benches: self.benches.clone(),
+            own_credential: false,
             watched: true,
         }
     }
 
     fn perform(&mut self, world: &mut World, at: u64, effect: Effect) {
         match effect {
-            Effect::CallModel { effect, attempt, messages, .. } => {
+            Effect::CallModel { effect, target, attempt, messages, .. } => {
                 let request = world.report.performed.requests;
                 world.report.performed.requests += 1;
                 let entropy = world.entropy.u64(..);
-                let turn = (self.provider)(&Attempt { request, attempt, messages, entropy });
+                let turn = (self.provider)(&Attempt { request, attempt, target, messages, entropy });
                 let input = match turn.end {
                     _ if turn.panics => Input::EffectPanicked { effect, message: "boom".to_owned() },
                     Ok(reply) => Input::ModelReplied { effect, reply, first_delta_ms: None },
@@ -307,6 +365,11 @@ impl Sim {
                     ToolTurn::Panics => (0, Input::EffectPanicked { effect, message: "boom".to_owned() }),
                 };
                 world.expect(at + takes_ms, Some(effect), input);
+            }
+            Effect::ReadCredential { effect, .. } => {
+                let entropy = world.entropy.u64(..);
+                let changed = self.credential.as_mut().is_some_and(|changed| changed(entropy));
+                world.expect(at, Some(effect), Input::CredentialRead { effect, changed });
             }
             Effect::AcquireSession { effect } => {
                 let history = self.history.clone().unwrap_or_default();
@@ -337,7 +400,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, policy: Policy, late_inputs: bool) -> World {
+    fn new(seed: u64, policy: Policy, fallbacks: usize, late_inputs: bool) -> World {
         World {
             entropy: fastrand::Rng::with_seed(seed),
             queue: BTreeMap::new(),
@@ -349,6 +412,7 @@ impl World {
             report: Report {
                 seed,
                 policy,
+                fallbacks,
                 records: Vec::new(),
                 effects: Vec::new(),
                 performed: Performed::default(),

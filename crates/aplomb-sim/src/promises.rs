@@ -1,11 +1,11 @@
 //! The design's promises, checked on what a run did. Each check is a sentence that the run must not break.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use aplomb_core::decide::{Action, Layer};
+use aplomb_core::decide::{Action, Layer, Mode};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
-use aplomb_core::message::FinishReason;
+use aplomb_core::message::{Block, FinishReason, Role};
 use aplomb_core::record::Fact;
 use aplomb_core::run::Effect;
 
@@ -14,9 +14,16 @@ use crate::report::Report;
 /// The promises that the run broke.
 pub(crate) fn broken(report: &Report) -> Vec<String> {
     let mut broken = report.divergences.clone();
-    for check in
-        [ends, attempts_agree, calls_keep_to_their_ledger, waits_are_kept, tools_run_once, events_are_true]
-    {
+    for check in [
+        ends,
+        attempts_agree,
+        calls_keep_to_their_ledger,
+        targets_and_budgets_are_kept,
+        conversations_are_whole,
+        waits_are_kept,
+        tools_run_once,
+        events_are_true,
+    ] {
         check(report, &mut broken);
     }
     broken
@@ -71,28 +78,40 @@ fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
 }
 
 /// Promise 2, and the second sentence of promise 1: a call's attempts stay within its cap, layers only move forward,
-/// and what is permanent costs one.
+/// and what is permanent costs one, unless something about the request has changed.
 fn calls_keep_to_their_ledger(report: &Report, broken: &mut Vec<String>) {
     let (mut attempts, mut cap, mut layer, mut permanent) = (0, 0, Layer::First, false);
+    let (mut compacted, mut refreshed, mut transport) = (0, 0, 0);
+    let layered = report.policy.mode == Mode::Layered;
     for record in &report.records {
         match &record.fact {
             Fact::CallOpened { allowances, .. } => {
                 (attempts, cap, layer, permanent) = (0, allowances.cap(), Layer::First, false);
+                (compacted, refreshed, transport) = (0, 0, allowances.transport);
             }
             Fact::AttemptStarted { layer: paying, .. } => {
                 attempts += 1;
+                match paying {
+                    Layer::Compaction => (cap, compacted) = (cap + 1, compacted + 1),
+                    Layer::Refresh => (cap, refreshed) = (cap + 1, refreshed + 1),
+                    Layer::Fallback => cap += 1 + transport,
+                    _ if permanent => broken.push("an attempt after a permanent failure".to_owned()),
+                    _ => {}
+                }
                 if attempts > cap {
                     broken.push(format!("attempt {attempts} of a call whose cap is {cap}"));
                 }
-                if permanent {
-                    broken.push("an attempt after a permanent failure".to_owned());
+                if compacted > report.policy.max_compactions || refreshed > 1 {
+                    broken.push(format!("{compacted} compactions and {refreshed} refreshes in a call"));
                 }
-                // Exec pays for unknown failures whenever they come; it has no place in the order.
-                if (*paying, layer) == (Layer::Transport, Layer::Session) {
+                if !layered && (*paying, layer) == (Layer::Transport, Layer::Session) {
                     broken.push("transport paid after the session's turn had begun".to_owned());
                 }
-                if *paying != Layer::Exec {
-                    layer = *paying;
+                // Exec pays for unknown failures whenever they come, and what cures a failure has no place in the order
+                // either. Another target begins anew.
+                match paying {
+                    Layer::Exec | Layer::Compaction | Layer::Refresh => {}
+                    paying => layer = *paying,
                 }
             }
             Fact::AttemptFailed { verdict, .. } => {
@@ -103,12 +122,77 @@ fn calls_keep_to_their_ledger(report: &Report, broken: &mut Vec<String>) {
     }
 }
 
+/// A target that was left is not asked while it is benched, and an attempt begins only while its call has time.
+fn targets_and_budgets_are_kept(report: &Report, broken: &mut Vec<String>) {
+    let mut benches = BTreeMap::<usize, u64>::new();
+    let (mut target, mut opened_at) = (0, 0);
+    for record in &report.records {
+        match &record.fact {
+            Fact::Started { benches: told, .. } => benches.extend(told.iter().copied()),
+            Fact::TargetBenched { target, until } => {
+                let bench = benches.entry(*target).or_default();
+                *bench = (*until).max(*bench);
+            }
+            Fact::CallOpened { target: first, .. } => {
+                (target, opened_at) = (*first, record.at);
+                let is_free = |place: usize| benches.get(&place).is_none_or(|until| *until <= record.at);
+                if !is_free(target) && (0..=report.fallbacks).any(is_free) {
+                    broken.push(format!("a call began with target {target}, which is benched"));
+                }
+            }
+            Fact::Decided { decision, .. } => {
+                if let Action::FallBack { target: next, bench_ms } = decision.action {
+                    benches.insert(target, bench_ms.map_or(u64::MAX, |ms| record.at + ms));
+                    if benches.get(&next).is_some_and(|until| *until > record.at) {
+                        broken.push(format!("fell back to target {next}, which is benched"));
+                    }
+                    target = next;
+                }
+            }
+            Fact::AttemptStarted { layer, .. } => {
+                let budget = report.policy.transport.total_budget_ms.unwrap_or(u64::MAX);
+                if *layer != Layer::First && record.at - opened_at > budget {
+                    broken.push(format!("an attempt {} ms into a call", record.at - opened_at));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A conversation that is sent is one that a provider takes: it has the user's word, and each result follows its call.
+fn conversations_are_whole(report: &Report, broken: &mut Vec<String>) {
+    for (_, effect) in &report.effects {
+        let Effect::CallModel { messages, .. } = effect else { continue };
+        if !messages.iter().any(|message| message.role == Role::User) {
+            broken.push("a conversation without the user's word".to_owned());
+        }
+        let mut asked = Vec::new();
+        for message in messages {
+            let results: Vec<_> = message
+                .content
+                .iter()
+                .filter_map(|block| match block {
+                    Block::ToolResult(result) => Some(result.call_id.clone()),
+                    _ => None,
+                })
+                .collect();
+            if results != asked {
+                broken.push(format!("results {results:?} after the calls {asked:?}"));
+            }
+            asked = message.tool_calls().map(|call| call.id.clone()).collect();
+        }
+    }
+}
+
 /// Hints are floors, and nothing is sent before its wait is over.
 fn waits_are_kept(report: &Report, broken: &mut Vec<String>) {
     let (mut hint_ms, mut not_before) = (0, 0);
     for record in &report.records {
         match &record.fact {
-            Fact::AttemptFailed { verdict, .. } => hint_ms = verdict.wait.map_or(0, |wait| wait.delay_ms),
+            Fact::AttemptFailed { verdict, .. } => {
+                (hint_ms, not_before) = (verdict.wait.map_or(0, |wait| wait.delay_ms), 0);
+            }
             Fact::Decided { decision, .. } => {
                 if let Action::Send { delay_ms, .. } = &decision.action {
                     not_before = record.at + delay_ms;
@@ -165,7 +249,8 @@ fn tools_run_once(report: &Report, broken: &mut Vec<String>) {
     }
 }
 
-/// Every event has the payload that its row declares; every failed attempt has its decision; the last event is the end.
+/// Every event has the payload that its row declares; every failed attempt has its decision, and every decision its
+/// event; the last event is the end.
 fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     let mut last = None;
     let mut decisions = 0;
@@ -177,9 +262,15 @@ fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     if last != Some(names::SESSION_RUN_COMPLETED) {
         broken.push(format!("the last event is {last:?}"));
     }
-    let failed =
-        report.records.iter().filter(|record| matches!(record.fact, Fact::AttemptFailed { .. })).count();
-    if failed != decisions {
-        broken.push(format!("{failed} attempts failed, {decisions} decisions were announced"));
+    let count = |is: fn(&Fact) -> bool| report.records.iter().filter(|record| is(&record.fact)).count();
+    let failed = count(|fact| matches!(fact, Fact::AttemptFailed { .. }));
+    let decided = count(|fact| matches!(fact, Fact::Decided { .. }));
+    // What was tried to cure a failure is decided on, and so is what follows from it.
+    let tried = count(|fact| match fact {
+        Fact::Decided { decision, .. } => matches!(decision.action, Action::Compact | Action::ReadCredential),
+        _ => false,
+    });
+    if decided != decisions || decided > failed + tried || decided < failed {
+        broken.push(format!("{failed} attempts failed, {decided} decisions, {decisions} announced"));
     }
 }

@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 pub struct Report {
     pub(crate) seed: u64,
     pub(crate) policy: Policy,
+    /// How many targets there are besides the first.
+    pub(crate) fallbacks: usize,
     pub(crate) records: Vec<Record>,
     pub(crate) effects: Vec<(u64, Effect)>,
     pub(crate) performed: Performed,

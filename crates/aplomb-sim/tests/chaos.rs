@@ -1,5 +1,7 @@
 //! Ten thousand random runs keep every promise.
 
+use aplomb_core::decide::{Action, Layer};
+use aplomb_core::record::Fact;
 use aplomb_sim::chaotic;
 
 /// `APLOMB_SEED=n cargo test -p aplomb-sim --test chaos` runs that one alone.
@@ -13,6 +15,7 @@ fn ten_thousand_random_runs_keep_every_promise() {
         Err(_) => 0..=9_999,
     };
     let mut endings = std::collections::BTreeMap::<&str, u32>::new();
+    let mut layers = std::collections::BTreeMap::<&str, u32>::new();
     let single = seeds.end() == seeds.start();
     for seed in seeds {
         let run = std::panic::catch_unwind(|| chaotic(seed).run("hi"));
@@ -24,11 +27,32 @@ fn ten_thousand_random_runs_keep_every_promise() {
         };
         let ending = run.finished().expect("checked by the promises").stop_reason.as_str();
         *endings.entry(ending).or_default() += 1;
+        for record in run.records() {
+            if let Fact::AttemptStarted { layer, .. } = &record.fact {
+                *layers.entry(layer.as_str()).or_default() += 1;
+            }
+            if let Fact::Decided { decision, .. } = &record.fact
+                && let Action::Compact | Action::ReadCredential = decision.action
+            {
+                *layers.entry("tried").or_default() += 1;
+            }
+        }
     }
     // The dice must reach every kind of ending, or the promises were hardly put to the test.
     if !single {
         for ending in ["completed", "failed", "cancelled", "timeout", "max_steps"] {
             assert!(endings.get(ending).is_some_and(|count| *count >= 100), "{endings:?}");
+        }
+        let all = [
+            Layer::Transport,
+            Layer::Session,
+            Layer::Exec,
+            Layer::Compaction,
+            Layer::Refresh,
+            Layer::Fallback,
+        ];
+        for layer in all.map(Layer::as_str).into_iter().chain(["tried"]) {
+            assert!(layers.get(layer).is_some_and(|count| *count >= 100), "{layers:?}");
         }
     }
 }

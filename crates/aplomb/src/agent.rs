@@ -5,57 +5,100 @@ use std::time::Duration;
 
 use aplomb_core::decide::{Policy, ToolRetry};
 use aplomb_core::error::{Error, codes};
+use aplomb_core::message::CallIds;
 use aplomb_core::redact;
-use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, React};
+use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, React, Target};
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::wire::Wire;
 use aplomb_llm::{Model, ModelConfig, Timeouts};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::{AgentConfig, LlmConfig, MemoryConfig, PatternConfig, Provider, ToolExecutorConfig};
+use crate::credential::{Credential, EnvCredential, Keyring, SharedSource};
+use crate::driver::Benches;
 use crate::memory::Buffer;
 use crate::tools::{BUILT_IN, Tool, Toolbox};
 
 pub(crate) struct Agent {
     pub(crate) machine: Machine,
-    pub(crate) model: Arc<Model>,
+    /// One for each of the machine's targets.
+    pub(crate) models: Arc<[Arc<Model>]>,
+    /// Where each model's credential comes from, where it has one.
+    pub(crate) keyrings: Arc<[Option<Keyring>]>,
+    /// The models that are passed over.
+    pub(crate) benches: Benches,
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) system_prompt: Option<String>,
     pub(crate) memory: Option<Arc<Buffer>>,
 }
 
+/// What a program gives an agent besides its config.
+#[derive(Default)]
+pub(crate) struct Own<'a> {
+    pub(crate) tools: Vec<(&'a str, Arc<dyn Tool>)>,
+    pub(crate) pattern: Option<Arc<dyn Pattern>>,
+    pub(crate) fallbacks: Vec<&'a LlmConfig>,
+    pub(crate) credential: Option<SharedSource>,
+}
+
 impl Agent {
-    pub(crate) fn new<'a>(
-        config: &'a AgentConfig,
-        own_tools: impl Iterator<Item = (&'a str, Arc<dyn Tool>)>,
-        own_pattern: Option<Arc<dyn Pattern>>,
-    ) -> Result<Agent, Error> {
+    pub(crate) fn new(config: &AgentConfig, own: Own<'_>) -> Result<Agent, Error> {
         let mut tools = Toolbox::default();
         let built_in = config.tools.iter().filter(|tool| tool.enabled).filter_map(|tool| {
             let (_, make) = BUILT_IN.iter().find(|(name, _)| *name == tool.r#type)?;
             Some((tool.id.as_str(), make()))
         });
-        for (id, tool) in built_in.chain(own_tools) {
+        for (id, tool) in built_in.chain(own.tools) {
             tools.add(id, tool)?;
         }
         let PatternConfig::React { config: react } = &config.pattern;
-        let pattern = own_pattern.unwrap_or_else(|| Arc::new(React::default()));
+        let pattern = own.pattern.unwrap_or_else(|| Arc::new(React::default()));
         check_capabilities(config, &*pattern)?;
-        let spec = AgentSpec {
-            provider: config.llm.provider.as_str().to_owned(),
-            model: config.llm.model.clone(),
-            tools: tools.specs(),
-            max_steps: config.runtime.max_steps,
-            policy: policy(config),
-        };
+        let llms: Vec<&LlmConfig> = [&config.llm].into_iter().chain(own.fallbacks).collect();
+        let models = llms.iter().map(|llm| Ok(Arc::new(Model::new(model_config(llm)?)?)));
+        let models: Vec<_> = models.collect::<Result<_, Error>>()?;
+        let keyrings = llms.iter().map(|llm| keyring(llm, own.credential.as_ref()));
+        let keyrings: Vec<_> = keyrings.collect::<Result<_, Error>>()?;
+        let mut targets = llms.iter().zip(&keyrings).map(|(llm, keyring)| target(llm, keyring.is_some()));
+        let first = targets.next().unwrap_or_default();
+        let mut spec = AgentSpec::new(first);
+        spec.fallbacks = targets.collect();
+        spec.tools = tools.specs();
+        spec.max_steps = config.runtime.max_steps;
+        spec.policy = policy(config);
         Ok(Agent {
             machine: Machine::new(Arc::new(spec), pattern),
-            model: Arc::new(Model::new(model_config(&config.llm)?)?),
+            models: models.into(),
+            keyrings: keyrings.into(),
+            benches: Benches::default(),
             tools: Arc::new(tools),
             system_prompt: react.system_prompt.clone().filter(|prompt| !prompt.trim().is_empty()),
             memory: config.memory.map(|MemoryConfig::Buffer {}| Arc::new(Buffer::default())),
         })
     }
+}
+
+/// A model as the machine knows it. Which ids it accepts is its protocol's matter.
+fn target(llm: &LlmConfig, rereads_credential: bool) -> Target {
+    let mut target = Target::new(llm.provider.as_str(), llm.model.as_str());
+    target.call_ids = match wire(llm.provider) {
+        Wire::Anthropic => CallIds::Words,
+        _ => CallIds::AtMost(40),
+    };
+    target.rereads_credential = rereads_credential;
+    target
+}
+
+fn keyring(llm: &LlmConfig, own: Option<&SharedSource>) -> Result<Option<Keyring>, Error> {
+    let of = |source| Keyring::new(source, llm.provider.as_str().to_owned(), llm.model.clone());
+    Ok(match (own, llm.api_key_env.as_deref()) {
+        (Some(own), _) => Some(of(own.clone())),
+        (None, Some(variable)) => {
+            let read = Credential::new(api_key(variable)?.expose_secret());
+            Some(of(SharedSource(Arc::new(EnvCredential::new(variable)))).having_read(read))
+        }
+        (None, None) => None,
+    })
 }
 
 /// What the wires that there are can carry, whoever serves the model.

@@ -16,6 +16,7 @@
 
 mod agent;
 pub mod config;
+mod credential;
 mod driver;
 pub mod host;
 mod memory;
@@ -31,6 +32,7 @@ pub use aplomb_core::message::{Block, ImageSource, Message, Role};
 pub use aplomb_core::run::{Ask, Capability, Pattern, RunUsage, StopReason, View};
 pub use aplomb_core::{failure, near, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
+pub use credential::{CommandCredential, Credential, CredentialRequest, CredentialSource, EnvCredential};
 pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_people};
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::credential::{CredentialSource, SharedSource};
+
 /// What the user says: text, or blocks of text and images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunInput(pub(crate) Vec<Block>);
@@ -75,6 +77,8 @@ pub struct RunRequest {
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
     pub cancellation: Cancellation,
+    /// Where the run's credential comes from, where it is not the agent's.
+    pub(crate) credential: Option<SharedSource>,
     /// Whether whoever asks gets to know the session's name, so that it can go on.
     pub(crate) session_can_go_on: bool,
 }
@@ -89,6 +93,7 @@ impl RunRequest {
             run_id: None,
             timeout: None,
             cancellation: Cancellation::new(),
+            credential: None,
             session_can_go_on: true,
         }
     }
@@ -123,6 +128,13 @@ impl RunRequest {
     #[must_use]
     pub fn cancellation(mut self, cancellation: Cancellation) -> RunRequest {
         self.cancellation = cancellation;
+        self
+    }
+
+    /// Has the run send a credential of its own, such as a tenant's, in place of the agent's.
+    #[must_use]
+    pub fn credential(mut self, source: impl CredentialSource) -> RunRequest {
+        self.credential = Some(SharedSource(Arc::new(source)));
         self
     }
 }
@@ -222,7 +234,7 @@ pub struct Retry {
     pub attempt: u32,
     /// The most attempts that the call may make.
     pub max_attempts: u32,
-    /// Whose allowance pays for the next one: `transport`, `session` or `exec`.
+    /// Whose allowance pays for the next one: `transport`, `session`, `exec`, `compaction`, `refresh` or `fallback`.
     pub layer: String,
     /// What the failure is.
     pub reason: String,
@@ -230,7 +242,8 @@ pub struct Retry {
     pub rule: String,
     /// How long is waited before the next attempt.
     pub delay_ms: u64,
-    /// Who asked for that long: `backoff`, or where the provider said so.
+    /// Who asked for that long: `backoff`, or where the provider said so; `fallback` where another model is asked at
+    /// once.
     pub delay_source: String,
     /// What was seen. Empty where the failure came without any text.
     pub error: String,

@@ -15,8 +15,9 @@ use aplomb_core::run::{Entry, Identity, Pattern, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::agent::Agent;
-use crate::config::Config;
+use crate::agent::{Agent, Own};
+use crate::config::{Config, LlmConfig};
+use crate::credential::{CredentialSource, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
@@ -61,6 +62,8 @@ pub struct RuntimeBuilder {
     subscribers: Vec<Arc<dyn Subscriber>>,
     tools: Vec<(String, String, Arc<dyn Tool>)>,
     patterns: BTreeMap<String, Arc<dyn Pattern>>,
+    fallbacks: Vec<(String, LlmConfig)>,
+    credentials: BTreeMap<String, SharedSource>,
     errors: Vec<Code>,
 }
 
@@ -93,6 +96,22 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Gives an agent one more model to go on with where those before it fail for good.
+    ///
+    /// Its own retries are not looked at: how often a model is asked is the first one's matter.
+    #[must_use]
+    pub fn fallback(mut self, agent_id: &str, llm: LlmConfig) -> RuntimeBuilder {
+        self.fallbacks.push((agent_id.to_owned(), llm));
+        self
+    }
+
+    /// Takes the credential of an agent's models from there, in place of the config's.
+    #[must_use]
+    pub fn credential(mut self, agent_id: &str, source: impl CredentialSource) -> RuntimeBuilder {
+        self.credentials.insert(agent_id.to_owned(), SharedSource(Arc::new(source)));
+        self
+    }
+
     /// Makes an error of the program's own known, where its declaration was not derived.
     #[must_use]
     pub fn error<E: AgentError>(mut self) -> RuntimeBuilder {
@@ -111,19 +130,26 @@ impl RuntimeBuilder {
         check_declared(&self.errors)?;
         let mut agents = BTreeMap::new();
         for (index, agent) in self.config.agents.iter().enumerate() {
-            let own = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
-            let own = own.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone()));
-            let built = Agent::new(agent, own, self.patterns.get(&agent.id).cloned()).map_err(|error| {
+            let tools = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
+            let fallbacks = self.fallbacks.iter().filter(|(agent_id, _)| *agent_id == agent.id);
+            let own = Own {
+                tools: tools.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone())).collect(),
+                pattern: self.patterns.get(&agent.id).cloned(),
+                fallbacks: fallbacks.map(|(_, llm)| llm).collect(),
+                credential: self.credentials.get(&agent.id).cloned(),
+            };
+            let built = Agent::new(agent, own).map_err(|error| {
                 error.with_place(&format!("agents[{index}]")).or_context("agent_id", agent.id.as_str())
             })?;
             agents.insert(agent.id.clone(), built);
         }
-        let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id)));
-        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None));
-        if let Some((agent_id, tool_id)) =
-            of_tools.chain(of_patterns).find(|(id, _)| !agents.contains_key(*id))
-        {
-            let part = tool_id.map_or("a pattern".to_owned(), |tool_id| format!("tool {tool_id:?}"));
+        let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id), "a tool"));
+        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None, "a pattern"));
+        let of_fallbacks = self.fallbacks.iter().map(|(agent_id, _)| (agent_id, None, "a fallback"));
+        let of_credentials = self.credentials.keys().map(|agent_id| (agent_id, None, "a credential"));
+        let mut parts = of_tools.chain(of_patterns).chain(of_fallbacks).chain(of_credentials);
+        if let Some((agent_id, tool_id, kind)) = parts.find(|(id, _, _)| !agents.contains_key(*id)) {
+            let part = tool_id.map_or(kind.to_owned(), |tool_id| format!("tool {tool_id:?}"));
             let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
             let error = Error::new(codes::PLUGIN_LOAD, message)
                 .with_context("agent_id", agent_id.as_str())
@@ -134,8 +160,11 @@ impl RuntimeBuilder {
             });
         }
         let live = LiveRuns::default();
-        let credentials =
-            agents.values().flat_map(|agent: &Agent| agent.model.credentials()).map(str::to_owned);
+        let credentials = agents
+            .values()
+            .flat_map(|agent: &Agent| agent.models.iter())
+            .flat_map(|model| model.credentials());
+        let credentials = credentials.map(str::to_owned);
         let redactor = Arc::new(Redactor::new(self.config.diagnostics.redact_keys, credentials));
         Ok(Runtime(Arc::new(Inner {
             agents,
@@ -166,6 +195,8 @@ impl Runtime {
             subscribers: Vec::new(),
             tools: Vec::new(),
             patterns: BTreeMap::new(),
+            fallbacks: Vec::new(),
+            credentials: BTreeMap::new(),
             errors: Vec::new(),
         }
     }
@@ -257,8 +288,16 @@ impl Runtime {
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
     ) -> Result<BoxFuture<'static, RunResult>, Error> {
-        let RunRequest { agent_id, input, session_id, run_id, timeout, cancellation, session_can_go_on } =
-            request;
+        let RunRequest {
+            agent_id,
+            input,
+            session_id,
+            run_id,
+            timeout,
+            cancellation,
+            credential,
+            session_can_go_on,
+        } = request;
         let Some(agent) = self.0.agents.get(&agent_id) else {
             let meant = did_you_mean(&agent_id, self.list_agents());
             let hint =
@@ -286,6 +325,13 @@ impl Runtime {
         let publisher =
             Publisher::new(identity.clone(), clock.clone(), subscribers, stream, self.0.redactor.clone());
         let runtime = self.clone();
+        let own_credential = credential.is_some();
+        let keyrings = match credential {
+            Some(source) => {
+                agent.models.iter().map(|model| Some(Keyring::of(model, source.clone()))).collect()
+            }
+            None => agent.keyrings.clone(),
+        };
         let start = RunStart {
             identity: identity.clone(),
             wall_ms: clock.started_wall_ms(),
@@ -298,22 +344,29 @@ impl Runtime {
             // What nobody can name again is not worth remembering.
             remembers: agent.memory.is_some() && session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
+            // The driver knows them when the run begins.
+            benches: Vec::new(),
+            own_credential,
             watched: publisher.is_watched(),
         };
+        let publisher = SharedPublisher::new(publisher);
+        let told = publisher.clone();
         let driver = Driver {
             machine: agent.machine.clone(),
-            model: agent.model.clone(),
+            models: agent.models.clone(),
+            credentials: RunCredentials::new(keyrings),
+            benches: agent.benches.clone(),
             tools: agent.tools.clone(),
             memory: agent.memory.clone(),
             clock,
-            publisher: SharedPublisher::new(publisher),
+            publisher,
             cancellation,
         };
         let live = self.0.live.begin(&identity.run_id)?;
         Ok(async move {
             let finished = driver.drive(start).await;
             drop(live);
-            RunResult::of(identity, finished, &runtime.0.redactor, &runtime.0.errors)
+            RunResult::of(identity, finished, &told.redactor(), &runtime.0.errors)
         }
         .boxed())
     }

@@ -1,21 +1,27 @@
-//! Decides what happens after a failure. Knows the verdict, the call's ledger and the policy; knows no clock, no socket,
+//! Decides what happens after a failure. Knows the failure, the call's ledger and the policy; knows no clock, no socket,
 //! no other call.
 //!
-//! This is `docs/spec/retry.md` §5: allowances of layers add, they never multiply.
+//! This is `docs/spec/retry.md` §5: allowances of layers add, they never multiply. In `layered` mode the same ledger runs
+//! as an odometer, for comparison.
 
 mod backoff;
+mod layered;
 mod ledger;
 mod policy;
+pub mod schedule;
 mod tool;
 
 use serde::{Deserialize, Serialize};
 
 pub use backoff::Backoff;
 pub use ledger::{Allowances, Layer, Ledger, Level};
-pub use policy::{ExecRetry, Jitter, Policy, Restart, SessionRetry, TransportRetry};
+pub use policy::{ExecRetry, Jitter, Mode, Policy, Restart, ResumeRetry, SessionRetry, TransportRetry};
 pub use tool::{ToolRetry, decide_tool};
 
-use crate::failure::{Reason, Verdict, Wait};
+use crate::failure::{Failure, Reason, Verdict, Wait};
+
+/// How long a target that was left is passed over, at least.
+const BENCH_MS: u64 = 60_000;
 
 /// What is to happen next, and the rule that says so.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +47,17 @@ pub enum Action {
         /// Who asked for that long: `backoff`, or where the provider said so.
         delay_source: String,
     },
+    /// Leave out what can be left out of the conversation, and [`resend`] if that made it smaller; else decide again.
+    Compact,
+    /// Read the credential again, and [`resend`] if it is another one now; else decide again.
+    ReadCredential,
+    /// Send to another target, at once.
+    FallBack {
+        /// Which of the agent's targets.
+        target: usize,
+        /// How long the one that is left is passed over; for the rest of the run where this is missing.
+        bench_ms: Option<u64>,
+    },
     /// Give up.
     Stop {
         /// How the error puts it.
@@ -63,8 +80,8 @@ pub enum Outcome {
     OutOfTime,
 }
 
-/// When a decision is made, and what decides between equals.
-#[derive(Debug, Clone, Copy)]
+/// When a decision is made, what there is to turn to, and what decides between equals.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Moment {
     /// The run's clock, in ms.
     pub at: u64,
@@ -72,9 +89,25 @@ pub struct Moment {
     pub deadline: Option<u64>,
     /// One draw of entropy.
     pub entropy: u64,
+    /// The next target that is not benched.
+    pub next_target: Option<usize>,
+    /// Whether the credential can be read again.
+    pub can_refresh: bool,
 }
 
-/// The ledger rule. `ledger` already counts the attempt that failed.
+impl Moment {
+    /// Until when the call may wait: the run's deadline, and the end of its own budget, which can only be earlier.
+    fn waits_end(&self, ledger: &Ledger, policy: &Policy) -> Option<u64> {
+        self.deadline.into_iter().chain(budget_end(ledger, policy)).min()
+    }
+}
+
+fn budget_end(ledger: &Ledger, policy: &Policy) -> Option<u64> {
+    policy.transport.total_budget_ms.map(|budget| ledger.opened_at().saturating_add(budget))
+}
+
+/// The ledger rule. `ledger` already counts the attempt that failed. `verdict` is that of `failure`, which itself is
+/// looked at in `layered` mode only.
 ///
 /// ```
 /// use aplomb_core::decide::{Action, Allowances, Ledger, Moment, Policy, decide};
@@ -83,102 +116,237 @@ pub struct Moment {
 /// let policy = Policy::default();
 /// let mut ledger = Ledger::new(Allowances::of(&policy, false));
 /// ledger.begin_attempt();
-/// let verdict = classify(&Failure::status(401, b""));
-/// let decision = decide(&verdict, &ledger, &policy, Moment { at: 0, deadline: None, entropy: 0 });
+/// let failure = Failure::status(401, b"");
+/// let decision = decide(&failure, &classify(&failure), &ledger, &policy, Moment::default());
 /// assert!(matches!(decision.action, Action::Stop { .. }));
 /// assert_eq!(decision.rule, "verdict.permanent");
 /// ```
-pub fn decide(verdict: &Verdict, ledger: &Ledger, policy: &Policy, moment: Moment) -> Decision {
-    let stop = |outcome, rule: &str| Decision {
-        action: Action::Stop { outcome, resume_after_ms: verdict.wait.map(|wait| wait.delay_ms) },
-        rule: rule.to_owned(),
-    };
-    // 1. Cancelled, or out of time.
-    if verdict.reason == Reason::Cancelled {
-        return stop(Outcome::Permanent, "cancelled");
-    }
-    if moment.deadline.is_some_and(|deadline| moment.at >= deadline) {
-        return stop(Outcome::OutOfTime, "deadline.passed");
-    }
-    // 4. What cannot pass. Before step 3, which would call it "failed after N attempts" where it is the last one.
-    if !verdict.retryable && verdict.reason != Reason::Unknown {
-        return stop(Outcome::Permanent, "verdict.permanent");
-    }
-    // 3. The cap, which no combination of layers exceeds.
-    if ledger.attempts() >= ledger.cap() {
-        return stop(Outcome::AfterAttempts, "ledger.cap");
-    }
-    // 4. What nobody knows.
-    let layer = if verdict.reason == Reason::Unknown {
-        if ledger.left(Layer::Exec) > 0 && !ledger.delivered() {
-            Layer::Exec
-        } else {
-            return stop(Outcome::AfterAttempts, "verdict.unknown");
-        }
-    } else {
-        // 5. What may pass: transport first, then the session.
-        match paying_layer(verdict, ledger, policy) {
-            Ok(layer) => layer,
-            Err(rule) => return stop(Outcome::AfterAttempts, rule),
-        }
-    };
-    send(verdict.wait, layer, ledger, policy, moment)
-        .unwrap_or_else(|rule| stop(Outcome::AfterAttempts, rule))
-}
-
-fn paying_layer(verdict: &Verdict, ledger: &Ledger, policy: &Policy) -> Result<Layer, &'static str> {
-    let connection_class = matches!(verdict.reason, Reason::Connection | Reason::Timeout);
-    let transport_serves = policy.transport.retry_on_connection_errors || !connection_class;
-    let delivered = ledger.delivered();
-    if ledger.level() == Level::Transport
-        && transport_serves
-        && ledger.left(Layer::Transport) > 0
-        && !delivered
-    {
-        return Ok(Layer::Transport);
-    }
-    if ledger.left(Layer::Session) > 0 {
-        return if delivered && policy.restart == Restart::Never {
-            Err("restart.never")
-        } else {
-            Ok(Layer::Session)
-        };
-    }
-    // With the other owners disabled, exec is the only one.
-    if ledger.is_exec_only() && ledger.left(Layer::Exec) > 0 && !delivered {
-        return Ok(Layer::Exec);
-    }
-    Err("ledger.spent")
-}
-
-/// 6. The wait, if it is one that may be slept.
-fn send(
-    hint: Option<Wait>,
-    layer: Layer,
+pub fn decide(
+    failure: &Failure,
+    verdict: &Verdict,
     ledger: &Ledger,
     policy: &Policy,
     moment: Moment,
-) -> Result<Decision, &'static str> {
-    let (for_backoff, for_hint) = backoff::two_draws(moment.entropy);
-    let backoff = policy.backoff(layer);
-    let layer_ms = policy.transport.jitter.apply(backoff.delay_ms(ledger.used(layer)), for_backoff);
-    let hint_ms = hint.map_or(0, |hint| hint.delay_ms);
-    let floor_ms = layer_ms.max(hint_ms);
-    if floor_ms > policy.max_inline_wait_ms {
-        return Err("wait.too_long");
+) -> Decision {
+    let call = Call { failure, verdict, ledger, policy, moment };
+    // 1. Cancelled, or out of time.
+    if let Err(decision) = call.has_time() {
+        return decision;
     }
-    let left_ms = moment.deadline.map_or(u64::MAX, |deadline| deadline.saturating_sub(moment.at));
-    if floor_ms > left_ms {
-        return Err("wait.past_deadline");
+    // 2. What another request may cure, where one can be had.
+    if let Some(decision) = call.remedy() {
+        return decision;
     }
-    let spread_ms = backoff::hint_spread(policy.transport.jitter, hint_ms, left_ms);
-    let delay_ms = layer_ms.max(hint_ms.saturating_add(backoff::uniform(for_hint, spread_ms)));
-    let (rule, delay_source) = match hint {
-        Some(hint) if hint_ms >= layer_ms => (layer.rule(), hint.source.as_str()),
-        _ => (layer.rule(), "backoff"),
-    };
-    Ok(Decision {
-        action: Action::Send { layer, delay_ms, delay_source: delay_source.to_owned() },
-        rule: rule.to_owned(),
-    })
+    // 4. What cannot pass. Before step 3, which would call it "failed after N attempts" where it is the last one.
+    if let Some(rule) = call.is_permanent() {
+        return call.fall_back_or_stop(Outcome::Permanent, rule);
+    }
+    // 3. The cap, which no combination of layers exceeds.
+    if ledger.attempts() >= ledger.cap() {
+        return call.fall_back_or_stop(Outcome::AfterAttempts, "ledger.cap");
+    }
+    // 4 and 5. What nobody knows, and what may pass. 6. If its wait is one that may be slept.
+    call.paying_layer()
+        .and_then(|layer| call.send(layer))
+        .unwrap_or_else(|rule| call.fall_back_or_stop(Outcome::AfterAttempts, rule))
+}
+
+/// The decision after something has changed that a failure came from: the request is smaller ([`Layer::Compaction`]), or
+/// the credential is another one ([`Layer::Refresh`]). It passes step 6 like every other.
+pub fn resend(
+    layer: Layer,
+    failure: &Failure,
+    verdict: &Verdict,
+    ledger: &Ledger,
+    policy: &Policy,
+    moment: Moment,
+) -> Decision {
+    let call = Call { failure, verdict, ledger, policy, moment };
+    if let Err(decision) = call.has_time() {
+        return decision;
+    }
+    call.send(layer).unwrap_or_else(|rule| call.fall_back_or_stop(Outcome::AfterAttempts, rule))
+}
+
+/// A call whose last attempt has failed.
+struct Call<'a> {
+    failure: &'a Failure,
+    verdict: &'a Verdict,
+    ledger: &'a Ledger,
+    policy: &'a Policy,
+    moment: Moment,
+}
+
+impl Call<'_> {
+    /// 1. Whether anything may still be sent at all.
+    fn has_time(&self) -> Result<(), Decision> {
+        let at = self.moment.at;
+        if self.verdict.reason == Reason::Cancelled {
+            return Err(self.stop(Outcome::Permanent, "cancelled"));
+        }
+        if self.moment.deadline.is_some_and(|deadline| at >= deadline) {
+            return Err(self.stop(Outcome::OutOfTime, "deadline.passed"));
+        }
+        Ok(())
+    }
+
+    /// Why no further attempt may begin although the run has time. The page has no word for it: it is not the run's
+    /// deadline, so the call fails with its own failure.
+    fn spent(&self) -> Result<(), &'static str> {
+        if budget_end(self.ledger, self.policy).is_some_and(|end| self.moment.at >= end) {
+            return Err("budget.spent");
+        }
+        // The attempt's clock and the step's have run out together: the attempt's wins, and no time is left for another.
+        if self.ledger.step_left_ms() == Some(0) {
+            return Err("step.spent");
+        }
+        Ok(())
+    }
+
+    /// 2. Compaction for an overflow, another credential for one that was refused.
+    fn remedy(&self) -> Option<Decision> {
+        (self.may_restart() && self.spent().is_ok()).then_some(())?;
+        let (action, rule) = match self.verdict.reason {
+            Reason::ContextOverflow if self.ledger.left(Layer::Compaction) > 0 => {
+                (Action::Compact, "overflow.compact")
+            }
+            Reason::Auth if self.moment.can_refresh && self.ledger.left(Layer::Refresh) > 0 => {
+                (Action::ReadCredential, "auth.read_credential")
+            }
+            _ => return None,
+        };
+        Some(Decision { action, rule: rule.to_owned() })
+    }
+
+    /// The rule by which the same request would fail the same way.
+    fn is_permanent(&self) -> Option<&'static str> {
+        let Verdict { retryable, reason, .. } = self.verdict;
+        // §3: an overflow is never sent again as it is, whoever calls it retryable.
+        if *reason == Reason::ContextOverflow || (!retryable && *reason != Reason::Unknown) {
+            return Some("verdict.permanent");
+        }
+        let marked = self.policy.mode == Mode::Layered
+            && *reason == Reason::Unknown
+            && layered::is_permanent(self.failure);
+        marked.then_some("layered.permanent_text")
+    }
+
+    /// Whether another attempt may follow what has been handed over.
+    fn may_restart(&self) -> bool {
+        !self.ledger.delivered() || self.policy.restart != Restart::Never
+    }
+
+    fn paying_layer(&self) -> Result<Layer, &'static str> {
+        match self.policy.mode {
+            Mode::Additive if self.verdict.reason == Reason::Unknown => self.pays_for_unknown(),
+            Mode::Additive => self.pays_in_turn(),
+            Mode::Layered => self.pays_by_odometer(),
+        }
+    }
+
+    /// 4. What nobody knows is exec's alone.
+    fn pays_for_unknown(&self) -> Result<Layer, &'static str> {
+        let may = self.ledger.left(Layer::Exec) > 0 && !self.ledger.delivered();
+        may.then_some(Layer::Exec).ok_or("verdict.unknown")
+    }
+
+    /// 5. What may pass: transport first, then the session.
+    fn pays_in_turn(&self) -> Result<Layer, &'static str> {
+        let Call { ledger, .. } = self;
+        let delivered = ledger.delivered();
+        if ledger.level() == Level::Transport && ledger.left(Layer::Transport) > 0 && self.transport_serves()
+        {
+            return Ok(Layer::Transport);
+        }
+        if ledger.left(Layer::Session) > 0 {
+            return self.may_restart().then_some(Layer::Session).ok_or("restart.never");
+        }
+        // With the other owners disabled, exec is the only one.
+        if ledger.is_exec_only() && ledger.left(Layer::Exec) > 0 && !delivered {
+            return Ok(Layer::Exec);
+        }
+        Err("ledger.spent")
+    }
+
+    /// The innermost layer that would try again and has something left.
+    fn pays_by_odometer(&self) -> Result<Layer, &'static str> {
+        let served = layered::served(self.failure, self.verdict);
+        let left = |layer| self.ledger.left(layer) > 0;
+        if served.transport && left(Layer::Transport) && self.transport_serves() {
+            return Ok(Layer::Transport);
+        }
+        let outer = if served.session && left(Layer::Session) {
+            Layer::Session
+        } else if served.exec && left(Layer::Exec) {
+            Layer::Exec
+        } else if self.verdict.reason == Reason::Unknown {
+            return Err("verdict.unknown");
+        } else {
+            return Err("ledger.spent");
+        };
+        self.may_restart().then_some(outer).ok_or("restart.never")
+    }
+
+    /// Whether the failure is one of those that transport may retry.
+    fn transport_serves(&self) -> bool {
+        let connection_class = matches!(self.verdict.reason, Reason::Connection | Reason::Timeout);
+        let told_to = self.policy.transport.retry_on_connection_errors || !connection_class;
+        told_to && !self.ledger.delivered()
+    }
+
+    /// 6. The wait, if it is one that may be slept.
+    fn send(&self, layer: Layer) -> Result<Decision, &'static str> {
+        self.spent()?;
+        let Call { verdict, ledger, policy, moment, .. } = self;
+        let (for_backoff, for_hint) = backoff::two_draws(moment.entropy);
+        let jitter = policy.transport.jitter;
+        let layer_ms = jitter.apply(policy.backoff(layer).delay_ms(ledger.used(layer)), for_backoff);
+        let hint_ms = verdict.wait.map_or(0, |hint| hint.delay_ms);
+        let floor_ms = layer_ms.max(hint_ms);
+        if floor_ms > policy.max_inline_wait_ms {
+            return Err("wait.too_long");
+        }
+        let ends = moment.waits_end(ledger, policy);
+        let left_ms = ends.map_or(u64::MAX, |end| end.saturating_sub(moment.at));
+        if floor_ms > left_ms {
+            let by_deadline = ends == moment.deadline;
+            return Err(if by_deadline { "wait.past_deadline" } else { "wait.past_budget" });
+        }
+        let spread_ms = backoff::hint_spread(jitter, hint_ms, left_ms);
+        let delay_ms = layer_ms.max(hint_ms.saturating_add(backoff::uniform(for_hint, spread_ms)));
+        let delay_source = match verdict.wait {
+            Some(Wait { source, .. }) if hint_ms >= layer_ms => source.as_str(),
+            _ => "backoff",
+        };
+        Ok(Decision {
+            action: Action::Send { layer, delay_ms, delay_source: delay_source.to_owned() },
+            rule: layer.rule().to_owned(),
+        })
+    }
+
+    /// 7. The next target, where there is one and the failure is one that it may help with; else the end.
+    ///
+    /// Step 3 sends an unknown failure here too, while step 4 has it fall back only if it is listed: it is, wherever it
+    /// comes from, since another model gets the same request that nobody understood the failure of.
+    fn fall_back_or_stop(&self, outcome: Outcome, rule: &str) -> Decision {
+        let permanent = self.is_permanent().is_some();
+        let must_be_listed = permanent || self.verdict.reason == Reason::Unknown;
+        let may = !must_be_listed || self.policy.fallback_on.contains(&self.verdict.reason);
+        match self.moment.next_target {
+            Some(target) if may && self.may_restart() && self.spent().is_ok() => {
+                let hint_ms = self.verdict.wait.map_or(0, |hint| hint.delay_ms);
+                let bench_ms = (!permanent).then_some(hint_ms.max(BENCH_MS));
+                Decision {
+                    action: Action::FallBack { target, bench_ms },
+                    rule: format!("{rule} > {}", Layer::Fallback.rule()),
+                }
+            }
+            _ => self.stop(outcome, rule),
+        }
+    }
+
+    fn stop(&self, outcome: Outcome, rule: &str) -> Decision {
+        let resume_after_ms = self.verdict.wait.map(|wait| wait.delay_ms);
+        Decision { action: Action::Stop { outcome, resume_after_ms }, rule: rule.to_owned() }
+    }
 }

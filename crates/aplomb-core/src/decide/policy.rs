@@ -3,11 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Backoff, Layer, ToolRetry, backoff};
+use crate::failure::Reason;
 
 /// Everything that [`decide`](super::decide) may be told to do differently.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Policy {
+    /// `llm.retry.mode`: how the layers' allowances go together.
+    #[serde(default)]
+    pub mode: Mode,
     /// `llm.retry`.
     pub transport: TransportRetry,
     /// `agent.retry.session`.
@@ -20,25 +24,49 @@ pub struct Policy {
     pub max_inline_wait_ms: u64,
     /// `agent.retry.restart`.
     pub restart: Restart,
+    /// `agent.retry.max_compactions`: how often a call that is too large for the model is made again, smaller.
+    #[serde(default = "Policy::default_max_compactions")]
+    pub max_compactions: u32,
+    /// `llm.fallback_on`: what no retry helps and another model may. What may pass, and did not, always falls back.
+    #[serde(default = "Policy::default_fallback_on")]
+    pub fallback_on: Vec<Reason>,
+    /// `agent.retry.resume`.
+    #[serde(default)]
+    pub resume: ResumeRetry,
 }
 
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
+            mode: Mode::Additive,
             transport: TransportRetry::default(),
             session: SessionRetry::default(),
             exec: ExecRetry::default(),
             tools: ToolRetry::never(),
             max_inline_wait_ms: 60_000,
             restart: Restart::Auto,
+            max_compactions: Policy::default_max_compactions(),
+            fallback_on: Policy::default_fallback_on(),
+            resume: ResumeRetry::default(),
         }
     }
 }
 
 impl Policy {
+    fn default_max_compactions() -> u32 {
+        1
+    }
+
+    fn default_fallback_on() -> Vec<Reason> {
+        vec![Reason::QuotaExhausted, Reason::ModelNotFound]
+    }
+
     pub(super) fn backoff(&self, layer: Layer) -> Backoff {
         match layer {
-            Layer::First => Backoff { initial_ms: 0, multiplier: 1.0, max_ms: 0 },
+            // Something has changed since the last attempt: there is nothing to wait for but what was asked for.
+            Layer::First | Layer::Compaction | Layer::Refresh | Layer::Fallback => {
+                Backoff { initial_ms: 0, multiplier: 1.0, max_ms: 0 }
+            }
             Layer::Transport => Backoff {
                 initial_ms: self.transport.initial_backoff_ms,
                 multiplier: self.transport.backoff_multiplier,
@@ -69,6 +97,9 @@ pub struct TransportRetry {
     pub retry_on_connection_errors: bool,
     /// How delays of model calls are spread. Governs the session's and exec's too.
     pub jitter: Jitter,
+    /// From a model call's beginning, in ms: no attempt of it begins later, and no wait of it ends later. An attempt under
+    /// way is not cut short, which is what `llm.timeouts` are for.
+    pub total_budget_ms: Option<u64>,
 }
 
 impl Default for TransportRetry {
@@ -80,8 +111,21 @@ impl Default for TransportRetry {
             backoff_multiplier: 2.0,
             retry_on_connection_errors: true,
             jitter: Jitter::Full,
+            total_budget_ms: None,
         }
     }
+}
+
+/// How the layers' allowances go together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Mode {
+    /// They add: `docs/spec/retry.md` §5.
+    #[default]
+    Additive,
+    /// They multiply, and the reference's texts and status lists apply: §2, for comparison and migration.
+    Layered,
 }
 
 /// `agent.retry.session`: the session's retries, after the transport's.
@@ -120,6 +164,29 @@ impl Default for ExecRetry {
     }
 }
 
+/// `agent.retry.resume`: the waits before a durable run is resumed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ResumeRetry {
+    /// The first delay, in ms; each further one is twice as long.
+    pub base_delay_ms: u64,
+    /// The longest delay, in ms.
+    pub max_delay_ms: u64,
+}
+
+impl Default for ResumeRetry {
+    fn default() -> ResumeRetry {
+        ResumeRetry { base_delay_ms: 5_000, max_delay_ms: 60_000 }
+    }
+}
+
+impl ResumeRetry {
+    pub(super) fn backoff(&self) -> Backoff {
+        Backoff { initial_ms: self.base_delay_ms, multiplier: 2.0, max_ms: self.max_delay_ms }
+    }
+}
+
 /// How a delay is spread, so that many callers do not come back at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -133,6 +200,15 @@ pub enum Jitter {
 }
 
 impl Jitter {
+    /// The shortest delay that entropy may pick; the longest is the delay itself.
+    pub(super) fn least(self, delay_ms: u64) -> u64 {
+        match self {
+            Jitter::None => delay_ms,
+            Jitter::Full => 0,
+            Jitter::Equal => delay_ms - delay_ms / 2,
+        }
+    }
+
     /// The delay that `entropy` picks.
     ///
     /// Source of the forms: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.

@@ -78,7 +78,7 @@ pub fn decide_tool(
 mod tests {
     use super::*;
 
-    const NOW: Moment = Moment { at: 0, deadline: None, entropy: 0 };
+    const NOW: Moment = Moment { at: 0, deadline: None, entropy: 0, next_target: None, can_refresh: false };
 
     fn spread() -> Policy {
         Policy { tools: ToolRetry::default(), ..Policy::default() }

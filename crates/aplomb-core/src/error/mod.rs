@@ -80,8 +80,12 @@ pub trait AgentError: StdError + Send + Sync + 'static {
 pub struct Attempt {
     /// Counts from 1 within one logical model call.
     pub number: u32,
-    /// Whose allowance paid for the attempt: `first`, `transport`, `session` or `exec`.
+    /// Whose allowance paid for the attempt: `first`, `transport`, `session`, `exec`, `compaction`, `refresh` or
+    /// `fallback`.
     pub layer: String,
+    /// Which model was asked, as `provider/model`, where it is not the agent's first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// The documented name of the error, such as `LLMConnectionError`.
     pub error_type: String,
     /// What was seen, in a line. Empty where the failure came without any text.
@@ -106,6 +110,7 @@ impl Attempt {
         Attempt {
             number,
             layer: layer.to_owned(),
+            target: None,
             error_type: code.type_name().to_owned(),
             text: "cut short by the end of the run".to_owned(),
             reason: reason.to_owned(),

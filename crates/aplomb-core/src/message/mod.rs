@@ -1,10 +1,12 @@
 //! What a model is told and what it says, apart from any provider's protocol.
 
 mod collect;
+mod normalise;
 
 use serde::{Deserialize, Serialize};
 
 pub use collect::{Collector, Delta, StreamEvent};
+pub use normalise::{CallIds, normalise};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

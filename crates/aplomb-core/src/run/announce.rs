@@ -8,7 +8,7 @@ use super::{Effect, StopReason};
 use crate::decide::{Action, Decision, Layer};
 use crate::error::Error;
 use crate::event::{EventName, names};
-use crate::failure::{Failure, Verdict};
+use crate::failure::{Failure, Reason, Verdict};
 use crate::message::{Role, TokenUsage, ToolCall};
 
 impl Turn<'_> {
@@ -20,39 +20,33 @@ impl Turn<'_> {
     }
 
     pub(super) fn announce_call(&mut self) {
-        self.announce(names::LLM_CALLED, |turn| json!({"model": turn.agent.model}));
+        self.announce(names::LLM_CALLED, |turn| json!({"model": turn.asked().model}));
     }
 
-    pub(super) fn announce_reply(&mut self, usage: Option<TokenUsage>) {
-        self.announce(
-            names::LLM_SUCCEEDED,
-            |turn| json!({"model": turn.agent.model, "_metrics": {"usage": usage}}),
-        );
+    pub(super) fn announce_reply(&mut self, model: &str, usage: Option<TokenUsage>) {
+        self.announce(names::LLM_SUCCEEDED, |_| json!({"model": model, "_metrics": {"usage": usage}}));
     }
 
     pub(super) fn announce_usage(&mut self) {
         self.announce(names::USAGE_UPDATED, |turn| json!({"usage": turn.state.usage}));
     }
 
-    /// The decision about a failed attempt. `attempt` and `failed_layer` are those of the attempt.
-    pub(super) fn announce_decision(
-        &mut self,
-        failure: &Failure,
-        verdict: &Verdict,
-        decision: &Decision,
-        (attempt, max_attempts, failed_layer): (u32, u32, Layer),
-    ) {
+    /// The decision about the attempt that failed last.
+    pub(super) fn announce_decision(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
         self.announce(names::RETRY_DECIDED, |turn| {
+            let call = turn.state.call.as_ref();
+            let failed_layer = call.map_or(Layer::First, |call| call.layer);
             let (layer, delay_ms, delay_source) = match &decision.action {
                 Action::Send { layer, delay_ms, delay_source } => {
-                    (*layer, Some(*delay_ms), Some(delay_source))
+                    (*layer, Some(*delay_ms), Some(delay_source.as_str()))
                 }
-                Action::Stop { .. } => (failed_layer, None, None),
+                Action::FallBack { .. } => (Layer::Fallback, Some(0), Some("fallback")),
+                Action::Stop { .. } | Action::Compact | Action::ReadCredential => (failed_layer, None, None),
             };
             json!({
                 "layer": layer,
-                "attempt": attempt,
-                "max_attempts": max_attempts,
+                "attempt": call.map(|call| call.ledger.attempts()),
+                "max_attempts": call.map(|call| call.ledger.cap()),
                 "reason": verdict.reason,
                 "rule": format!("{} > {}", verdict.rule, decision.rule),
                 "action": action_name(&decision.action),
@@ -65,8 +59,31 @@ impl Turn<'_> {
         });
     }
 
+    pub(super) fn announce_fallback(
+        &mut self,
+        from: usize,
+        to: usize,
+        reason: Reason,
+        bench_ms: Option<u64>,
+    ) {
+        self.announce(names::MODEL_FALLBACK, |turn| {
+            let name = |place| turn.agent.target_at(place).name();
+            json!({"from": name(from), "to": name(to), "reason": reason, "bench_ms": bench_ms})
+        });
+    }
+
+    pub(super) fn announce_compaction(&mut self, dropped: usize, tokens_before: u64, tokens_after: u64) {
+        self.announce(names::CONTEXT_COMPACTED, |_| {
+            json!({
+                "dropped_messages": dropped, "tokens_before": tokens_before, "tokens_after": tokens_after,
+            })
+        });
+    }
+
     pub(super) fn announce_call_failed(&mut self, error: &Error) {
-        self.announce(names::LLM_FAILED, |turn| joined(turn.told(error), json!({"model": turn.agent.model})));
+        self.announce(names::LLM_FAILED, |turn| {
+            joined(turn.told(error), json!({"model": turn.asked().model}))
+        });
     }
 
     pub(super) fn announce_tool_call(&mut self, call: &ToolCall) {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::machine::Turn;
 use super::state::{PendingTool, ToolWaiting};
-use super::{Effect, EffectId};
+use super::{Effect, EffectId, TimerKind};
 use crate::decide::{Moment, decide_tool};
 use crate::error::{Error, codes};
 use crate::message::{FinishReason, Reply, ToolCall};
@@ -68,13 +68,18 @@ impl Turn<'_> {
         let error = self.tool_error(error, &tool.call);
         let idempotent = self.tool_spec(&tool.call).is_some_and(|spec| spec.idempotent);
         let attempts = u32::try_from(tool.retries.len()).unwrap_or(u32::MAX).saturating_add(1);
-        let moment = Moment { at: self.at, deadline: self.state.deadline(), entropy: self.entropy };
+        let moment = Moment {
+            at: self.at,
+            deadline: self.state.deadline(),
+            entropy: self.entropy,
+            ..Moment::default()
+        };
         if let Some(delay_ms) = decide_tool(&error, idempotent, attempts, &self.agent.policy, moment) {
             self.announce_tool_retry(&tool.call, attempts, &error);
             let timer = self.state.next_effect();
             self.record(Fact::ToolRetryDecided { effect, error: error.details(), delay_ms, timer });
             let at = self.at.saturating_add(delay_ms);
-            return self.effects.push(Effect::SetTimer { effect: timer, at, ordered_wait: true });
+            return self.effects.push(Effect::SetTimer { effect: timer, at, kind: TimerKind::Wait });
         }
         self.announce_tool_failed(&tool.call, &tool.retries, &error);
         self.record(Fact::ToolFailed { effect, told: told(&error), error: error.details() });

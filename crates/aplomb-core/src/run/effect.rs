@@ -71,6 +71,11 @@ pub struct RunStart {
     pub remembers: bool,
     /// Who cancelled the run before it began, so that it ends where it begins.
     pub cancelled_by: Option<String>,
+    /// The agent's targets that other runs have found to be passed over, by their place, each until a time of the run's
+    /// clock.
+    pub benches: Vec<(usize, u64)>,
+    /// Whether the run brings a credential of its own, which can be read again.
+    pub own_credential: bool,
     /// Whether anybody watches. Otherwise nothing is announced, which spares what it takes to put it into words.
     pub watched: bool,
 }
@@ -114,6 +119,27 @@ pub enum Input {
         usage: Option<TokenUsage>,
         /// Whether some of the answer was handed to somebody.
         delivered: bool,
+    },
+    /// A [`Effect::CallModel`] was not carried out: there is no credential to send.
+    ModelRefused {
+        /// The effect.
+        effect: EffectId,
+        /// Why.
+        error: Error,
+    },
+    /// A [`Effect::ReadCredential`] is done.
+    CredentialRead {
+        /// The effect.
+        effect: EffectId,
+        /// Whether the credential is another one than the one that was sent.
+        changed: bool,
+    },
+    /// Another run has found that one of the agent's targets is to be passed over.
+    TargetBenched {
+        /// Which.
+        target: usize,
+        /// Until when, on the run's clock.
+        until: u64,
     },
     /// A [`Effect::CallTool`] brought a result.
     ToolReturned {
@@ -163,6 +189,9 @@ impl Input {
             Input::SessionRefused { .. } => "session_refused",
             Input::ModelReplied { .. } => "model_replied",
             Input::ModelFailed { .. } => "model_failed",
+            Input::ModelRefused { .. } => "model_refused",
+            Input::CredentialRead { .. } => "credential_read",
+            Input::TargetBenched { .. } => "target_benched",
             Input::ToolReturned { .. } => "tool_returned",
             Input::ToolRefused { .. } => "tool_refused",
             Input::ToolFailed { .. } => "tool_failed",
@@ -174,11 +203,13 @@ impl Input {
 
     pub(super) fn effect(&self) -> Option<EffectId> {
         match self {
-            Input::Started(_) | Input::Cancelled { .. } => None,
+            Input::Started(_) | Input::Cancelled { .. } | Input::TargetBenched { .. } => None,
             Input::SessionAcquired { effect, .. }
             | Input::SessionRefused { effect, .. }
             | Input::ModelReplied { effect, .. }
             | Input::ModelFailed { effect, .. }
+            | Input::ModelRefused { effect, .. }
+            | Input::CredentialRead { effect, .. }
             | Input::ToolReturned { effect, .. }
             | Input::ToolRefused { effect, .. }
             | Input::ToolFailed { effect, .. }
@@ -186,6 +217,17 @@ impl Input {
             | Input::TimerFired { effect } => Some(*effect),
         }
     }
+}
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimerKind {
+    /// A wait that was decided on.
+    Wait,
+    /// The run's time limit.
+    RunLimit,
+    /// The step's time limit. Where an attempt's own clock runs out together with it, the attempt's wins.
+    StepLimit,
 }
 
 /// What the machine asks of a driver. The effects of one answer happen in order.
@@ -205,14 +247,30 @@ pub enum Effect {
     CallModel {
         /// Comes back with the answer.
         effect: EffectId,
+        /// Which of the agent's targets.
+        target: usize,
         /// Which attempt of its call, from 1.
         attempt: u32,
-        /// The conversation.
+        /// The conversation, as that target takes it.
         messages: Vec<Arc<Message>>,
         /// The tools that the model may ask for.
         tools: Arc<[ToolSpec]>,
         /// Announce `llm.restarted` just before this attempt's first delta.
         announce_restart: bool,
+    },
+    /// Read the credential of a target again.
+    ReadCredential {
+        /// Comes back when it is read.
+        effect: EffectId,
+        /// Which of the agent's targets.
+        target: usize,
+    },
+    /// Let the agent's other runs know that a target is to be passed over.
+    BenchTarget {
+        /// Which.
+        target: usize,
+        /// Until when, on the run's clock.
+        until: u64,
     },
     /// Run a tool, once.
     CallTool {
@@ -229,8 +287,8 @@ pub enum Effect {
         effect: EffectId,
         /// The run's clock, in ms.
         at: u64,
-        /// True for a wait that was decided on, false for a time limit.
-        ordered_wait: bool,
+        /// What it is for.
+        kind: TimerKind,
     },
     /// Nobody waits for that effect any more.
     Abort {

@@ -6,28 +6,11 @@ use std::sync::Arc;
 use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, State, Waiting};
-use super::{Effect, EffectId, Entry, Input, RunStart, StopReason};
-use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Policy, Restart, decide};
-use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
-use crate::failure::{Failure, Reason, Verdict, classify};
-use crate::message::Role;
+use super::{AgentSpec, Effect, EffectId, Input, RunStart, StopReason, TimeLimit, TimerKind};
+use crate::error::{Error, ErrorDetails, codes};
+use crate::failure::{Reason, classify};
+use crate::message::{CallIds, Role, normalise};
 use crate::record::{Fact, Record};
-use crate::tool::ToolSpec;
-
-/// What an agent is, as far as the machine must know.
-#[derive(Debug, Clone)]
-pub struct AgentSpec {
-    /// The configured provider, for messages.
-    pub provider: String,
-    /// The model, for messages and events.
-    pub model: String,
-    /// The tools that the model may ask for.
-    pub tools: Arc<[ToolSpec]>,
-    /// `agent.runtime.max_steps`: the most model calls of one run.
-    pub max_steps: u32,
-    /// What to do about failures.
-    pub policy: Policy,
-}
 
 /// The rules of one agent's runs.
 ///
@@ -109,9 +92,10 @@ impl Turn<'_> {
                     return false;
                 }
                 self.name_calls(&mut reply);
-                let usage = reply.usage;
+                self.stop_step_clock();
+                let (usage, model) = (reply.usage, self.asked().model.clone());
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
-                self.announce_reply(usage);
+                self.announce_reply(&model, usage);
                 self.announce_usage();
                 self.advance();
             }
@@ -120,12 +104,28 @@ impl Turn<'_> {
                     return false;
                 }
                 let verdict = classify(&failure);
+                self.stop_step_clock();
                 self.record(Fact::AttemptFailed { effect, failure, verdict, usage, delivered });
                 if usage.is_some() {
                     self.announce_usage();
                 }
-                self.decide_what_follows();
+                self.decide_what_follows(None);
             }
+            Input::ModelRefused { effect, error } => {
+                if !self.awaits_reply(effect) {
+                    return false;
+                }
+                // The attempt that was to be made is none: nothing was sent.
+                let made = self.state.call.as_ref().map(|call| call.attempts.clone()).unwrap_or_default();
+                self.fail(error.with_attempts(made));
+            }
+            Input::CredentialRead { effect, changed } => {
+                if !self.awaits_credential(effect) {
+                    return false;
+                }
+                self.credential_read(effect, changed);
+            }
+            Input::TargetBenched { target, until } => self.record(Fact::TargetBenched { target, until }),
             Input::ToolReturned { effect, result } => {
                 let Some(tool) = self.awaits_tool(effect) else {
                     return false;
@@ -158,6 +158,9 @@ impl Turn<'_> {
                     let error = Error::new(codes::LLM_ERROR, format!("the model call panicked: {message}"))
                         .with_attempts(self.attempts_cut_short(codes::LLM_ERROR, Reason::Unknown));
                     self.fail(error);
+                } else if self.awaits_credential(effect) {
+                    // Whatever was to read it did not get another one.
+                    self.credential_read(effect, false);
                 } else {
                     return false;
                 }
@@ -169,6 +172,7 @@ impl Turn<'_> {
                 Some(Call { waiting: Waiting::Backoff { timer }, layer, .. }) if *timer == effect => {
                     self.start_attempt(*layer);
                 }
+                Some(Call { step_timer: Some(timer), .. }) if *timer == effect => self.time_out_step(),
                 _ => return self.restart_tool(effect),
             },
         }
@@ -179,8 +183,18 @@ impl Turn<'_> {
         if self.state.opening.is_some() {
             return false;
         }
-        let RunStart { identity, wall_ms, entry, messages, time_limit, remembers, cancelled_by, watched } =
-            start;
+        let RunStart {
+            identity,
+            wall_ms,
+            entry,
+            messages,
+            time_limit,
+            remembers,
+            cancelled_by,
+            benches,
+            own_credential,
+            watched,
+        } = start;
         let EffectId(first) = self.state.next_effect();
         let timer = time_limit.as_ref().map(|limit| (EffectId(first), limit.limit_ms));
         let session = remembers.then_some(EffectId(first + 1));
@@ -194,6 +208,8 @@ impl Turn<'_> {
             timer: timer.map(|(effect, _)| effect),
             session,
             watched,
+            benches,
+            own_credential,
         });
         self.announce_start();
         if let Some(by) = cancelled_by {
@@ -201,7 +217,7 @@ impl Turn<'_> {
             return true;
         }
         if let Some((effect, at)) = timer {
-            self.effects.push(Effect::SetTimer { effect, at, ordered_wait: false });
+            self.effects.push(Effect::SetTimer { effect, at, kind: TimerKind::RunLimit });
         }
         match session {
             Some(effect) => self.effects.push(Effect::AcquireSession { effect }),
@@ -246,108 +262,6 @@ impl Turn<'_> {
         })
     }
 
-    fn open_call(&mut self) {
-        let (steps, limit) = (self.state.steps, self.agent.max_steps);
-        if steps >= limit {
-            let error = Error::new(
-                codes::EXECUTION_MAX_STEPS,
-                format!("the agent made {steps} model calls and is not done; runtime.max_steps is {limit}"),
-            )
-            .with_hint("raise runtime.max_steps, or make the pattern converge")
-            .with_context("current", steps)
-            .with_context("limit", limit);
-            return self.fail(error);
-        }
-        let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
-        let allowances = Allowances::of(&self.agent.policy, by_exec);
-        self.record(Fact::CallOpened { step: steps + 1, allowances });
-        self.announce_call();
-        self.start_attempt(Layer::First);
-    }
-
-    fn start_attempt(&mut self, layer: Layer) {
-        let effect = self.state.next_effect();
-        self.record(Fact::AttemptStarted { effect, layer });
-        let Some(call) = &self.state.call else { return };
-        let attempt = call.ledger.attempts();
-        let announce_restart = match self.agent.policy.restart {
-            Restart::Marker => attempt > 1,
-            Restart::Auto | Restart::Never => call.ledger.delivered(),
-        };
-        self.effects.push(Effect::CallModel {
-            effect,
-            attempt,
-            messages: self.state.transcript.clone(),
-            tools: self.agent.tools.clone(),
-            announce_restart,
-        });
-    }
-
-    fn decide_what_follows(&mut self) {
-        let Some(call) = &self.state.call else { return };
-        let Some((failure, verdict)) = call.last.clone() else { return };
-        let moment = Moment { at: self.at, deadline: self.state.deadline(), entropy: self.entropy };
-        let decision = decide(&verdict, &call.ledger, &self.agent.policy, moment);
-        let attempt = (call.ledger.attempts(), call.ledger.cap(), call.layer);
-        self.announce_decision(&failure, &verdict, &decision, attempt);
-        if let Action::Send { delay_ms, .. } = decision.action {
-            let effect = self.state.next_effect();
-            self.record(Fact::Decided { decision, timer: Some(effect) });
-            let at = self.at.saturating_add(delay_ms);
-            self.effects.push(Effect::SetTimer { effect, at, ordered_wait: true });
-        } else {
-            self.record(Fact::Decided { decision: decision.clone(), timer: None });
-            self.give_up(&failure, &verdict, &decision);
-        }
-    }
-
-    /// The call has failed for good, and the run with it.
-    fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
-        match decision.action {
-            Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
-            _ => self.fail(self.call_error(failure, verdict, decision)),
-        }
-    }
-
-    fn call_error(&self, failure: &Failure, verdict: &Verdict, decision: &Decision) -> Error {
-        let attempts = self.state.call.as_ref().map(|call| call.attempts.clone()).unwrap_or_default();
-        let Action::Stop { outcome, resume_after_ms } = &decision.action else {
-            return Error::new(verdict.code(), failure.to_string());
-        };
-        let how = match (outcome, attempts.len()) {
-            (Outcome::Permanent, _) => "failed permanently".to_owned(),
-            (_, 1) => "failed after 1 attempt".to_owned(),
-            (_, count) => format!("failed after {count} attempts"),
-        };
-        let seen = attempts.last().map(|attempt| attempt.error()).unwrap_or_default();
-        let mut error =
-            Error::new(verdict.code(), format!("{}/{} {how}: {seen}", self.agent.provider, self.agent.model))
-                .with_context("provider", self.agent.provider.as_str())
-                .with_context("model", self.agent.model.as_str())
-                .with_context(
-                    "endpoint",
-                    Some(failure.endpoint.as_str()).filter(|endpoint| !endpoint.is_empty()),
-                )
-                .with_context("reason", verdict.reason.as_str())
-                .with_context("status", failure.status)
-                .with_context("request_id", failure.request_id.as_deref())
-                .with_context("excerpt", failure.excerpt())
-                .with_cause(Error::from(ErrorDetails::seen(failure)))
-                .with_attempts(attempts);
-        let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
-        if let Some(setting) = setting {
-            error =
-                error.with_context("setting", setting).with_hint(format!("raise {setting}, or ask for less"));
-        } else if let Some(hint) = verdict.reason.hint() {
-            error = error.with_hint(hint);
-        }
-        if let (Some(wait_ms), Some(opening)) = (resume_after_ms, &self.state.opening) {
-            let resume_at_ms = opening.wall_ms.saturating_add(self.at).saturating_add(*wait_ms);
-            error = error.with_context("retry_after_ms", *wait_ms).with_context("resume_at", resume_at_ms);
-        }
-        error
-    }
-
     fn cancel(&mut self, by: &str) {
         let error = Error::new(codes::EXECUTION_CANCELLED, format!("the run was cancelled by {by}"))
             .with_context("by", by)
@@ -355,22 +269,33 @@ impl Turn<'_> {
         self.fail(error);
     }
 
-    fn time_out(&mut self) {
-        let Some(limit) = self.state.opening.as_ref().and_then(|opening| opening.time_limit.clone()) else {
-            return;
-        };
+    pub(super) fn time_out(&mut self) {
+        if let Some(limit) = self.state.opening.as_ref().and_then(|opening| opening.time_limit.clone()) {
+            self.time_is_up("the run", &limit);
+        }
+    }
+
+    fn time_out_step(&mut self) {
+        if let Some(limit_ms) = self.agent.step_timeout_ms {
+            let setting = "runtime.step_timeout_ms".to_owned();
+            self.time_is_up(&format!("step {}", self.state.steps), &TimeLimit { limit_ms, setting });
+        }
+    }
+
+    fn time_is_up(&mut self, what: &str, limit: &TimeLimit) {
+        let TimeLimit { limit_ms, setting } = limit;
         let place = self.waiting_for();
         let mut error = Error::new(
             codes::EXECUTION_TIMEOUT,
-            format!(
-                "the run did not end within {} ms ({}); it was waiting for {place}",
-                limit.limit_ms, limit.setting
-            ),
+            format!("{what} did not end within {limit_ms} ms ({setting}); it was waiting for {place}"),
         )
-        .with_hint(format!("raise the run's {}, or ask for less", limit.setting))
-        .with_context("limit_ms", limit.limit_ms)
+        .with_hint(match setting.split_once('.') {
+            Some(_) => format!("raise {setting}, or ask for less"),
+            None => format!("raise the run's {setting}, or ask for less"),
+        })
+        .with_context("limit_ms", *limit_ms)
         .with_context("where", place)
-        .with_context("setting", limit.setting)
+        .with_context("setting", setting.as_str())
         .with_attempts(self.attempts_cut_short(codes::EXECUTION_TIMEOUT, Reason::Timeout));
         if let Some((failure, _)) = self.state.call.as_ref().and_then(|call| call.last.as_ref()) {
             error = error.with_cause(Error::from(ErrorDetails::seen(failure)));
@@ -378,41 +303,7 @@ impl Turn<'_> {
         self.fail(error);
     }
 
-    /// The attempts of the call under way, the one in flight included: it was a request like any other.
-    fn attempts_cut_short(&self, code: Code, reason: Reason) -> Vec<Attempt> {
-        let Some(call) = &self.state.call else { return Vec::new() };
-        let mut attempts = call.attempts.clone();
-        if matches!(call.waiting, Waiting::Reply { .. }) {
-            attempts.push(Attempt::cut_short(
-                call.ledger.attempts(),
-                call.layer.as_str(),
-                code,
-                reason.as_str(),
-            ));
-        }
-        attempts
-    }
-
-    fn waiting_for(&self) -> String {
-        match &self.state.call {
-            Some(Call { waiting: Waiting::Backoff { .. }, ledger, .. }) => {
-                format!(
-                    "the back-off before attempt {} of model call {}",
-                    ledger.attempts() + 1,
-                    self.state.steps
-                )
-            }
-            Some(call) => format!("attempt {} of model call {}", call.ledger.attempts(), self.state.steps),
-            None if self.state.acquiring.is_some() => "its turn in the session".to_owned(),
-            None => {
-                let open = self.state.batch.iter().filter(|tool| tool.result.is_none());
-                let names: Vec<_> = open.map(|tool| tool.call.name.as_str()).collect();
-                format!("tool {}", names.join(", "))
-            }
-        }
-    }
-
-    fn fail(&mut self, error: Error) {
+    pub(super) fn fail(&mut self, error: Error) {
         let mut error = self.identified(error);
         let turn = self.state.transcript.get(self.state.turn..).unwrap_or_default();
         let mut said =
@@ -432,7 +323,10 @@ impl Turn<'_> {
         // A turn that leaves calls unanswered would make every later request of the session invalid.
         let answered = self.state.transcript.last().is_none_or(|last| last.tool_calls().next().is_none());
         if stop_reason == StopReason::Completed && remembers && answered {
-            let messages = self.state.transcript.get(self.state.turn..).unwrap_or_default().to_vec();
+            // The next run takes the session's conversation for what its own first target said.
+            let said = self.state.transcript.iter().enumerate().skip(self.state.turn);
+            let marked = said.map(|(place, message)| (message, self.state.author(place) > 0));
+            let messages = normalise(marked, CallIds::Any);
             self.effects.push(Effect::AppendTranscript { messages });
         }
         self.announce_end(stop_reason, error.as_ref());
@@ -446,21 +340,20 @@ impl Turn<'_> {
     fn abort_all(&mut self) {
         let waiting = self.state.call.as_ref().and_then(|call| match call.waiting {
             Waiting::Nothing => None,
-            Waiting::Reply { effect, .. } | Waiting::Backoff { timer: effect } => Some(effect),
+            Waiting::Reply { effect, .. }
+            | Waiting::Backoff { timer: effect }
+            | Waiting::Credential { effect } => Some(effect),
         });
+        let step_timer = self.state.call.as_ref().and_then(|call| call.step_timer);
         let timer = self.state.opening.as_ref().and_then(|opening| opening.timer);
         let waiting = waiting.or(self.state.acquiring);
         let open: Vec<_> = self.state.batch.iter().filter(|tool| tool.result.is_none()).cloned().collect();
-        let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect())).chain(timer);
+        let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect()));
+        let effects = effects.chain(step_timer).chain(timer);
         self.effects.extend(effects.map(|effect| Effect::Abort { effect }));
         for tool in open {
             self.announce_tool_cancelled(&tool.call);
         }
-    }
-
-    fn awaits_reply(&self, id: EffectId) -> bool {
-        let waiting = self.state.call.as_ref().map(|call| call.waiting);
-        matches!(waiting, Some(Waiting::Reply { effect, .. }) if effect == id)
     }
 
     /// The error with the identifiers that are known here.

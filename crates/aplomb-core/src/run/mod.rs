@@ -7,16 +7,21 @@
 //! A driver feeds [`Input`]s and performs [`Effect`]s. The [`State`] is the fold of the records: live, of those that
 //! [`Machine::handle`] returned; later, of those in a journal. Folding decides nothing.
 
+mod agent;
 mod announce;
+mod assemble;
 mod batch;
+mod call;
 mod effect;
 mod machine;
 mod outcome;
 mod pattern;
 mod state;
 
-pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit};
-pub use machine::{AgentSpec, Machine};
+pub use agent::{AgentSpec, Target};
+pub use assemble::{Assembler, Assembly, Truncating};
+pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit, TimerKind};
+pub use machine::Machine;
 pub use outcome::{RunUsage, StopReason};
 pub use pattern::{Ask, Capability, Pattern, React, View};
 pub use state::{Finished, State};

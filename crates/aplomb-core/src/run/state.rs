@@ -1,12 +1,13 @@
 //! The state of a run, and the fold of records that it is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{EffectId, Entry, Identity, RunUsage, StopReason, TimeLimit};
-use crate::decide::{Action, Layer, Ledger, Outcome};
+use crate::decide::{Action, Decision, Layer, Ledger, Outcome};
 use crate::error::{Attempt, Error, ErrorDetails};
 use crate::failure::{Failure, Verdict};
 use crate::message::{Block, FinishReason, Message, Role, ToolCall, ToolResult};
@@ -21,6 +22,12 @@ pub struct State {
     pub(super) transcript: Vec<Arc<Message>>,
     /// Where in the transcript this run's own turn begins.
     pub(super) turn: usize,
+    /// What is left out of the conversation, by its place in the transcript.
+    left_out: BTreeSet<usize>,
+    /// The targets that said what another than the first one said, by its place in the transcript.
+    authors: BTreeMap<usize, usize>,
+    /// Until when each target is passed over, on the run's clock.
+    benches: BTreeMap<usize, u64>,
     pub(super) finish: Option<FinishReason>,
     pub(super) steps: u32,
     pub(super) call: Option<Call>,
@@ -41,6 +48,7 @@ pub(super) struct Opening {
     pub(super) timer: Option<EffectId>,
     pub(super) remembers: bool,
     pub(super) watched: bool,
+    pub(super) own_credential: bool,
 }
 
 /// The logical model call in flight.
@@ -50,7 +58,12 @@ pub(super) struct Call {
     pub(super) attempts: Vec<Attempt>,
     pub(super) last: Option<(Arc<Failure>, Verdict)>,
     pub(super) layer: Layer,
+    pub(super) target: usize,
     pub(super) waiting: Waiting,
+    /// The timer of the step's limit, while an attempt is under way.
+    pub(super) step_timer: Option<EffectId>,
+    /// When the first of the targets that were left can be asked again, as far as their providers said so.
+    pub(super) returns_at: Option<u64>,
 }
 
 /// What the call waits for.
@@ -64,6 +77,9 @@ pub(super) enum Waiting {
     },
     Backoff {
         timer: EffectId,
+    },
+    Credential {
+        effect: EffectId,
     },
 }
 
@@ -121,8 +137,11 @@ impl State {
                 timer,
                 session,
                 watched,
+                benches,
+                own_credential,
                 pattern: _,
             } => {
+                benches.iter().for_each(|(target, until)| self.bench(*target, *until));
                 self.transcript.clone_from(messages);
                 self.turn = messages.len().saturating_sub(1);
                 self.acquiring = *session;
@@ -134,6 +153,7 @@ impl State {
                     timer: *timer,
                     remembers: session.is_some(),
                     watched: *watched,
+                    own_credential: *own_credential,
                 });
                 self.count_effect(*timer);
                 self.count_effect(*session);
@@ -143,19 +163,24 @@ impl State {
                 self.transcript.splice(self.turn..self.turn, history.iter().cloned());
                 self.turn += history.len();
             }
-            Fact::CallOpened { step, allowances } => {
+            Fact::TargetBenched { target, until } => self.bench(*target, *until),
+            Fact::CallOpened { step, allowances, target, step_timeout_ms } => {
                 self.steps = *step;
                 self.usage.llm_calls += 1;
                 self.call = Some(Call {
-                    ledger: Ledger::new(*allowances),
+                    ledger: Ledger::new(*allowances).opened(record.at, *step_timeout_ms),
                     attempts: Vec::new(),
                     last: None,
                     layer: Layer::First,
+                    target: *target,
                     waiting: Waiting::Nothing,
+                    step_timer: None,
+                    returns_at: None,
                 });
             }
-            Fact::AttemptStarted { effect, layer } => {
+            Fact::AttemptStarted { effect, layer, timer } => {
                 self.count_effect(Some(*effect));
+                self.count_effect(*timer);
                 if let Some(call) = &mut self.call {
                     if call.ledger.attempts() > 0 {
                         self.usage.llm_retry_count += 1;
@@ -163,6 +188,7 @@ impl State {
                     call.ledger.begin_attempt();
                     call.layer = *layer;
                     call.waiting = Waiting::Reply { effect: *effect, since: record.at };
+                    call.step_timer = *timer;
                 }
             }
             Fact::AttemptFailed { effect: _, failure, verdict, usage, delivered } => {
@@ -173,6 +199,10 @@ impl State {
                     if *delivered {
                         call.ledger.note_delivered();
                     }
+                    if let Waiting::Reply { since, .. } = call.waiting {
+                        call.ledger.spend_time(record.at.saturating_sub(since));
+                    }
+                    call.step_timer = None;
                     call.attempts.push(attempt(call, failure, verdict));
                     call.last = Some((Arc::new((**failure).clone()), verdict.clone()));
                     call.waiting = Waiting::Nothing;
@@ -180,16 +210,25 @@ impl State {
             }
             Fact::Decided { decision, timer } => {
                 self.count_effect(*timer);
+                let left = self.call.as_ref().map(|call| call.target);
                 if let Some(call) = &mut self.call {
-                    if let Some(attempt) = call.attempts.last_mut() {
-                        attempt.rule.clone_from(&decision.rule);
-                        note_action(attempt, &decision.action);
-                    }
-                    if let Action::Send { layer, .. } = &decision.action {
-                        call.ledger.charge(*layer);
-                        call.layer = *layer;
-                    }
-                    call.waiting = timer.map_or(Waiting::Nothing, |timer| Waiting::Backoff { timer });
+                    note_decision(call, record.at, decision, *timer);
+                }
+                if let (Some(left), Action::FallBack { bench_ms, .. }) = (left, &decision.action) {
+                    self.bench(left, bench_ms.map_or(u64::MAX, |ms| record.at.saturating_add(ms)));
+                }
+            }
+            Fact::Compacted { dropped, tokens_before: _, tokens_after: _ } => {
+                if let Some(call) = &mut self.call
+                    && dropped.is_empty()
+                {
+                    call.ledger.forfeit_compactions();
+                }
+                self.left_out.extend(dropped);
+            }
+            Fact::CredentialRead { effect: _, changed: _ } => {
+                if let Some(call) = &mut self.call {
+                    call.waiting = Waiting::Nothing;
                 }
             }
             Fact::ModelReplied { effect: _, reply, first_delta_ms } => {
@@ -201,7 +240,9 @@ impl State {
                     self.usage.add_tokens(usage);
                 }
                 self.usage.ttft_ms = self.usage.ttft_ms.or(*first_delta_ms);
-                self.call = None;
+                if let Some(target) = self.call.take().map(|call| call.target).filter(|target| *target > 0) {
+                    self.authors.insert(self.transcript.len(), target);
+                }
                 self.finish = Some(reply.finish.clone());
                 self.transcript.push(Arc::new(reply.message.clone()));
             }
@@ -265,6 +306,21 @@ impl State {
         &self.transcript
     }
 
+    /// The conversation without what is left out of it, each message with its place.
+    pub(super) fn conversation(&self) -> impl Iterator<Item = (usize, &Arc<Message>)> {
+        self.transcript.iter().enumerate().filter(|(place, _)| !self.left_out.contains(place))
+    }
+
+    /// The target that said what is at a place. What was there before this run counts as the first one's.
+    pub(super) fn author(&self, place: usize) -> usize {
+        self.authors.get(&place).copied().unwrap_or_default()
+    }
+
+    /// Until when a target is passed over, on the run's clock.
+    pub(super) fn benched_until(&self, target: usize) -> Option<u64> {
+        self.benches.get(&target).copied()
+    }
+
     /// How many attempts the call in flight has made.
     pub fn attempts(&self) -> u32 {
         self.call.as_ref().map_or(0, |call| call.ledger.attempts())
@@ -292,6 +348,12 @@ impl State {
         }
     }
 
+    /// A bench only ever ends later.
+    fn bench(&mut self, target: usize, until: u64) {
+        let bench = self.benches.entry(target).or_default();
+        *bench = until.max(*bench);
+    }
+
     fn tool_mut(&mut self, waiting: ToolWaiting) -> Option<&mut PendingTool> {
         self.batch.iter_mut().find(|tool| tool.waiting == waiting && tool.result.is_none())
     }
@@ -314,6 +376,7 @@ fn attempt(call: &Call, failure: &Failure, verdict: &Verdict) -> Attempt {
     Attempt {
         number: call.ledger.attempts(),
         layer: call.layer.as_str().to_owned(),
+        target: (call.target > 0).then(|| format!("{}/{}", failure.provider, failure.model)),
         error_type: verdict.code().type_name().to_owned(),
         text: failure.to_string(),
         reason: verdict.reason.as_str().to_owned(),
@@ -324,11 +387,35 @@ fn attempt(call: &Call, failure: &Failure, verdict: &Verdict) -> Attempt {
     }
 }
 
-fn note_action(attempt: &mut Attempt, action: &Action) {
-    attempt.action = action_name(action).to_owned();
-    if let Action::Send { delay_ms, delay_source, .. } = action {
-        attempt.delay_ms = Some(*delay_ms);
-        attempt.delay_source = Some(delay_source.clone());
+fn note_decision(call: &mut Call, at: u64, decision: &Decision, effect: Option<EffectId>) {
+    if let Some(attempt) = call.attempts.last_mut() {
+        attempt.rule.clone_from(&decision.rule);
+        attempt.action = action_name(&decision.action).to_owned();
+        if let Action::Send { delay_ms, delay_source, .. } = &decision.action {
+            attempt.delay_ms = Some(*delay_ms);
+            attempt.delay_source = Some(delay_source.clone());
+        }
+    }
+    call.waiting = Waiting::Nothing;
+    match &decision.action {
+        Action::Send { layer, .. } => {
+            call.ledger.charge(*layer);
+            call.layer = *layer;
+            call.waiting = effect.map_or(Waiting::Nothing, |timer| Waiting::Backoff { timer });
+        }
+        Action::Compact => call.ledger.note_compaction(),
+        Action::ReadCredential => {
+            call.ledger.note_refresh();
+            call.waiting = effect.map_or(Waiting::Nothing, |effect| Waiting::Credential { effect });
+        }
+        Action::FallBack { target, .. } => {
+            call.ledger.charge(Layer::Fallback);
+            call.target = *target;
+            let stated = call.last.as_ref().and_then(|(_, verdict)| verdict.wait);
+            let returns_at = stated.map(|wait| at.saturating_add(wait.delay_ms));
+            call.returns_at = call.returns_at.into_iter().chain(returns_at).min();
+        }
+        Action::Stop { .. } => {}
     }
 }
 
@@ -336,6 +423,9 @@ fn note_action(attempt: &mut Attempt, action: &Action) {
 pub(super) fn action_name(action: &Action) -> &'static str {
     match action {
         Action::Send { .. } => "retry",
+        Action::Compact => "compact",
+        Action::ReadCredential => "read credential",
+        Action::FallBack { .. } => "fall back",
         Action::Stop { outcome: Outcome::Permanent, .. } => "failed permanently",
         Action::Stop { outcome: Outcome::AfterAttempts | Outcome::OutOfTime, .. } => "stop",
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
-use aplomb_core::failure::TransportFault;
+use aplomb_core::failure::{TransportFault, TransportKind};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -47,6 +47,8 @@ pub struct HttpTransport {
     connections: Connections,
     base: reqwest::Url,
     headers: HeaderMap,
+    /// What carries the key, unless the user's own headers do.
+    key_header: Option<(HeaderName, &'static str)>,
 }
 
 /// The client below, with its pool of connections.
@@ -94,7 +96,11 @@ impl HttpTransport {
         }
         let connections = Connections::new(tls(is_https, ca_file)?, target.connect_timeout, is_https)
             .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
-        Ok(HttpTransport { connections, base, headers: headers(target)? })
+        let headers = headers(target)?;
+        let (name, scheme) = target.key_header;
+        let is_users = target.extra_headers.keys().any(|header| header.eq_ignore_ascii_case(name));
+        let key_header = (!is_users).then(|| (HeaderName::from_static(name), scheme));
+        Ok(HttpTransport { connections, base, headers, key_header })
     }
 
     /// The address of a request: the base with the path and the query of both.
@@ -157,6 +163,15 @@ impl Transport for HttpTransport {
         if let Ok(run_id) = HeaderValue::from_str(&request.run_id) {
             headers.entry(CLIENT_REQUEST_ID).or_insert(run_id);
         }
+        if let (Some(key), Some((name, scheme))) = (&request.api_key, &self.key_header) {
+            match key_value(scheme, key) {
+                Ok(value) => headers.insert(name.clone(), value),
+                Err(error) => {
+                    let (kind, text) = (TransportKind::Request, error.message().to_owned());
+                    return Box::pin(std::future::ready(Err(TransportFault { kind, text })));
+                }
+            };
+        }
         let url = self.url(&request.path);
         let sent = self.connections.client().post(url).headers(headers).body(request.body).send();
         Box::pin(async move {
@@ -185,10 +200,7 @@ fn headers(target: &Target<'_>) -> Result<HeaderMap, Error> {
     }
     if let Some(key) = target.api_key {
         let (name, scheme) = target.key_header;
-        let mut value = HeaderValue::from_str(&format!("{scheme}{}", key.expose_secret()))
-            .map_err(|_| invalid("the API key holds characters that no header takes"))?;
-        value.set_sensitive(true);
-        headers.insert(HeaderName::from_static(name), value);
+        headers.insert(HeaderName::from_static(name), key_value(scheme, key)?);
     }
     for (name, value) in target.extra_headers {
         let refused = || invalid(format!("llm.extra_headers.{name} is not a header"));
@@ -198,6 +210,13 @@ fn headers(target: &Target<'_>) -> Result<HeaderMap, Error> {
         headers.insert(header, value);
     }
     Ok(headers)
+}
+
+fn key_value(scheme: &str, key: &SecretString) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(&format!("{scheme}{}", key.expose_secret()))
+        .map_err(|_| invalid("the API key holds characters that no header takes"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// TLS by rustls with ring, trusting the platform's roots and those of `ca_file`. Installs no process-wide provider.

@@ -11,6 +11,7 @@ use aplomb_core::failure::TransportFault;
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
+use secrecy::SecretString;
 
 pub use self::http::{HttpTransport, Target};
 
@@ -23,6 +24,8 @@ pub struct Request {
     pub body: Bytes,
     /// Whether the answer is wanted as a stream of events.
     pub stream: bool,
+    /// The key, where it is another one than the transport was made with.
+    pub api_key: Option<SecretString>,
     /// Whose request it is.
     pub run_id: String,
 }

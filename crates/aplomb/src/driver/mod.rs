@@ -1,5 +1,6 @@
 //! The local driver: performs the machine's effects with tokio, HTTP and the host's clock. Decides nothing.
 
+mod benches;
 mod publish;
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,19 +11,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use aplomb_core::error::{Error, codes};
 use aplomb_core::message::{Message, ToolCall};
 use aplomb_core::run::{
-    Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State, panic_message,
+    Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State, TimerKind, panic_message,
 };
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::{Model, ModelRequest};
 use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::task::AbortOnDropHandle;
 
+pub(crate) use benches::Benches;
 pub(crate) use publish::{Publisher, SharedPublisher};
 
+use crate::credential::{Credential, RunCredentials};
 use crate::host::RunClock;
 use crate::memory::Buffer;
 use crate::request::Cancellation;
@@ -31,13 +35,20 @@ use crate::tools::{ToolContext, Toolbox};
 /// What a run is carried out with.
 pub(crate) struct Driver {
     pub(crate) machine: Machine,
-    pub(crate) model: Arc<Model>,
+    /// One for each of the machine's targets.
+    pub(crate) models: Arc<[Arc<Model>]>,
+    pub(crate) credentials: RunCredentials,
+    pub(crate) benches: Benches,
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) memory: Option<Arc<Buffer>>,
     pub(crate) clock: Arc<RunClock>,
     pub(crate) publisher: SharedPublisher,
     pub(crate) cancellation: Cancellation,
 }
+
+/// How much longer than the step's clock an attempt's own may run and still be together with it, in ms: the attempt's
+/// begins a little later, and wins.
+const TOGETHER_MS: u64 = 20;
 
 /// How long a run waits for another one of its session, in ms.
 const SESSION_LOCK_TIMEOUT_MS: u64 = 30_000;
@@ -50,17 +61,20 @@ type Session = Arc<Mutex<Option<OwnedMutexGuard<Vec<Arc<Message>>>>>>;
 struct InFlight {
     work: FuturesUnordered<BoxFuture<'static, Result<Input, Aborted>>>,
     aborts: HashMap<EffectId, AbortHandle>,
-    /// By due time on the run's clock; true for ordered waits.
-    timers: BTreeMap<(u64, EffectId), bool>,
+    /// By due time on the run's clock.
+    timers: BTreeMap<(u64, EffectId), TimerKind>,
     session: Session,
+    /// The benches that this run knows of.
+    benches_told: BTreeMap<usize, u64>,
 }
 
 impl Driver {
     /// Carries the run out. Dropping the future lets go of everything.
-    pub(crate) async fn drive(self, start: RunStart) -> Finished {
+    pub(crate) async fn drive(self, mut start: RunStart) -> Finished {
         let identity = Arc::new(start.identity.clone());
         let mut state = State::default();
         let mut in_flight = InFlight::default();
+        start.benches = self.bench_news(&mut in_flight);
         let mut input = Input::Started(Box::new(start));
         loop {
             let (at, entropy) = (self.clock.at(), self.clock.entropy());
@@ -78,7 +92,22 @@ impl Driver {
             if let Some(by) = self.cancellation.cancelled_by() {
                 input = Input::Cancelled { by };
             }
+            // What other runs have found out meanwhile counts for whatever is decided now.
+            for (target, until) in self.bench_news(&mut in_flight) {
+                let news = Input::TargetBenched { target, until };
+                let (records, _nothing) = self.machine.handle(&state, self.clock.at(), 0, news);
+                records.iter().for_each(|record| state.apply(record));
+            }
         }
+    }
+
+    /// The targets that are passed over, as far as this run has not been told, on the run's clock.
+    fn bench_news(&self, in_flight: &mut InFlight) -> Vec<(usize, u64)> {
+        if self.models.len() == 1 {
+            return Vec::new();
+        }
+        let news = self.benches.news(&mut in_flight.benches_told).into_iter();
+        news.map(|(target, until)| (target, until.saturating_sub(self.clock.started_wall_ms()))).collect()
     }
 
     fn perform(
@@ -96,15 +125,31 @@ impl Driver {
                     conversation.extend(messages);
                 }
             }
-            Effect::CallModel { effect, messages, tools, announce_restart, .. } => {
-                let call = self.call_model(effect, identity.clone(), messages, tools, announce_restart);
+            Effect::CallModel { effect, target, messages, tools, announce_restart, .. } => {
+                let call =
+                    self.call_model(effect, target, identity.clone(), messages, tools, announce_restart);
                 in_flight.begin(effect, call);
+            }
+            Effect::ReadCredential { effect, target } => {
+                let (credentials, clock) = (self.credentials.clone(), self.clock.clone());
+                let identity = identity.clone();
+                let read = async move {
+                    let changed = credentials.has_changed(target, &identity, &clock).await;
+                    Input::CredentialRead { effect, changed }
+                };
+                in_flight.begin(effect, caught(effect, read));
+            }
+            Effect::BenchTarget { target, until } => {
+                let until_wall_ms = self.clock.started_wall_ms().saturating_add(until);
+                in_flight.benches_told.insert(target, until_wall_ms);
+                self.benches.bench(target, until_wall_ms);
             }
             Effect::CallTool { effect, call, arguments } => {
                 in_flight.begin(effect, self.call_tool(effect, call, arguments, identity));
             }
-            Effect::SetTimer { effect, at, ordered_wait } => {
-                in_flight.timers.insert((at, effect), ordered_wait);
+            Effect::SetTimer { effect, at, kind } => {
+                let leeway_ms = if kind == TimerKind::StepLimit { TOGETHER_MS } else { 0 };
+                in_flight.timers.insert((at.saturating_add(leeway_ms), effect), kind);
             }
             Effect::Abort { effect } => in_flight.abort(effect),
             Effect::Emit { name, payload } => self.publisher.publish(name, payload),
@@ -115,11 +160,10 @@ impl Driver {
 
     async fn next_input(&self, in_flight: &mut InFlight) -> Input {
         loop {
-            let timer =
-                in_flight.timers.first_key_value().map(|(timer, ordered_wait)| (*timer, *ordered_wait));
+            let timer = in_flight.timers.first_key_value().map(|(timer, kind)| (*timer, *kind));
             let timer_is_due = async {
                 match timer {
-                    Some(((at, _), ordered_wait)) => self.clock.sleep_until(at, ordered_wait).await,
+                    Some(((at, _), kind)) => self.clock.sleep_until(at, kind == TimerKind::Wait).await,
                     None => std::future::pending().await,
                 }
             };
@@ -179,16 +223,30 @@ impl Driver {
     fn call_model(
         &self,
         effect: EffectId,
+        target: usize,
         identity: Arc<Identity>,
         messages: Vec<Arc<Message>>,
         tools: Arc<[ToolSpec]>,
         announce_restart: bool,
     ) -> impl Future<Output = Input> + Send + 'static {
-        let (model, publisher) = (self.model.clone(), self.publisher.clone());
+        let (model, publisher) = (self.models.get(target).cloned(), self.publisher.clone());
+        let (credentials, clock) = (self.credentials.clone(), self.clock.clone());
         let asked = async move {
+            let Some(model) = model else {
+                let error = Error::new(codes::LLM_ERROR, format!("the agent has no model {target}"));
+                return Input::ModelRefused { effect, error };
+            };
+            let credential = match credentials.for_request(target, &identity, &clock).await {
+                Ok(credential) => credential,
+                Err(error) => return Input::ModelRefused { effect, error },
+            };
+            let key = credential.as_ref().map(Credential::secret);
+            if let Some(key) = key {
+                publisher.learn(key.expose_secret());
+            }
             let mut deltas = publisher.wants_deltas().then(|| publisher.delta_sink(announce_restart));
             let request = ModelRequest { run_id: &identity.run_id, messages: &messages, tools: &tools };
-            match model.ask(request, deltas.as_mut().map(|sink| sink as _)).await {
+            match model.ask_with(request, key, deltas.as_mut().map(|sink| sink as _)).await {
                 Ok(answer) => {
                     if deltas.is_none() {
                         publisher.publish_whole(&answer.reply.message, announce_restart);
@@ -204,12 +262,7 @@ impl Driver {
                 },
             }
         };
-        AssertUnwindSafe(asked).catch_unwind().map(move |asked| {
-            asked.unwrap_or_else(|panic| Input::EffectPanicked {
-                effect,
-                message: panic_message(&*panic).to_owned(),
-            })
-        })
+        caught(effect, asked)
     }
 
     /// A tool runs as a task of its own, so that one that blocks its thread does not hold up the run's clocks.
@@ -247,6 +300,19 @@ impl Driver {
             }
         }
     }
+}
+
+/// The work behind a panic boundary.
+fn caught(
+    effect: EffectId,
+    work: impl Future<Output = Input> + Send + 'static,
+) -> impl Future<Output = Input> + Send + 'static {
+    AssertUnwindSafe(work).catch_unwind().map(move |done| {
+        done.unwrap_or_else(|panic| Input::EffectPanicked {
+            effect,
+            message: panic_message(&*panic).to_owned(),
+        })
+    })
 }
 
 impl InFlight {

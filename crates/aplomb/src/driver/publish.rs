@@ -118,6 +118,16 @@ impl SharedPublisher {
         });
     }
 
+    /// Keeps a credential that was read during the run out of everything that is told from now on.
+    pub(crate) fn learn(&self, secret: &str) {
+        self.with(|publisher| Arc::make_mut(&mut publisher.redactor).learn(secret.to_owned()));
+    }
+
+    /// What keeps the run's credentials out of what is told.
+    pub(crate) fn redactor(&self) -> Arc<Redactor> {
+        self.with(|publisher| publisher.redactor.clone())
+    }
+
     /// Tells of an answer that nobody saw come.
     pub(crate) fn publish_whole(&self, message: &Message, announce_restart: bool) {
         self.with(|publisher| {

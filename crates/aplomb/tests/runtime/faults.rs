@@ -209,6 +209,14 @@ async fn the_longest_wait_that_is_slept_can_be_set() {
     ask(Mode::Plain, setup).await.fails("llm.rate_limit", "rate_limit", NO_RETRY);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_a_calls_retries_can_be_limited() {
+    let setup = Setup::new(always(status(503)))
+        .agent(|agent| agent["llm"]["retry"]["total_budget_ms"] = json!(3_400));
+    // 500 + 1 000 fit, 2 000 more do not.
+    ask(Mode::Plain, setup).await.fails("llm.connection", "server_error", &[500, 1_000]);
+}
+
 // ---- Connections.
 
 #[tokio::test(flavor = "multi_thread")]

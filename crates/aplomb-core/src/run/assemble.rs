@@ -1,0 +1,158 @@
+//! What is left out of a conversation that is too large for the model. Knows the conversation, and no model.
+
+use std::fmt;
+
+use crate::message::{Message, Role};
+use crate::tool::ToolSpec;
+
+/// What is to become of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Assembly {
+    /// It stays as it is: nothing can be left out.
+    Fits,
+    /// It goes on without these messages, by their place.
+    Drop(Vec<usize>),
+}
+
+/// Decides what is left out of a conversation. Its answer must follow from the conversation alone.
+pub trait Assembler: fmt::Debug + Send + Sync + 'static {
+    /// The model has said that the conversation is too large for it.
+    fn shrink(&self, conversation: &[&Message]) -> Assembly;
+}
+
+/// Leaves out the oldest turns, until half of the conversation is left or nothing more can go.
+///
+/// A turn is left out as a whole, from the user's word to the next one. Of the last turn, whose beginning stays, the
+/// oldest answers go with the results of their tool calls; the last of them stays, since the model is about to go on from
+/// it. Instructions stay. How large the model's window is, is known to its provider only: half is what one attempt can
+/// afford to get wrong.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Truncating;
+
+impl Assembler for Truncating {
+    fn shrink(&self, conversation: &[&Message]) -> Assembly {
+        let mut left: u64 = conversation.iter().map(|message| size(message)).sum();
+        let enough = left / 2;
+        let mut dropped = Vec::new();
+        for unit in units(conversation) {
+            if left <= enough {
+                break;
+            }
+            left = left.saturating_sub(unit.iter().map(|(_, message)| size(message)).sum());
+            dropped.extend(unit.iter().map(|(place, _)| *place));
+        }
+        if dropped.is_empty() { Assembly::Fits } else { Assembly::Drop(dropped) }
+    }
+}
+
+/// What can be left out, the oldest first, each only as a whole.
+fn units<'a>(conversation: &[&'a Message]) -> Vec<Vec<(usize, &'a Message)>> {
+    let last_user = conversation.iter().rposition(|message| message.role == Role::User);
+    let (mut turns, mut answers) = (Vec::new(), Vec::new());
+    for (place, message) in conversation.iter().enumerate() {
+        let begun = last_user.is_some_and(|last| place > last);
+        match message.role {
+            Role::System => {}
+            Role::User if Some(place) == last_user => {}
+            Role::User => turns.push(vec![(place, *message)]),
+            Role::Assistant if begun => answers.push(vec![(place, *message)]),
+            _ => {
+                let unit = if begun { answers.last_mut() } else { turns.last_mut() };
+                match unit {
+                    Some(unit) => unit.push((place, *message)),
+                    // Before the first word of any user there may be something that an application put there.
+                    None if !begun => turns.push(vec![(place, *message)]),
+                    None => {}
+                }
+            }
+        }
+    }
+    answers.pop();
+    turns.extend(answers);
+    turns
+}
+
+/// What a message takes in a request, in bytes, roughly.
+pub(super) fn size(message: &Message) -> u64 {
+    let written = serde_json::to_vec(&message.content).unwrap_or_default();
+    u64::try_from(written.len()).unwrap_or(u64::MAX)
+}
+
+/// What tools take in a request, in bytes, roughly.
+pub(super) fn size_of_tools(tools: &[ToolSpec]) -> u64 {
+    let bytes: usize = tools
+        .iter()
+        .map(|tool| tool.id.len() + tool.description.len() + tool.parameters.to_string().len())
+        .sum();
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Whether a request has shrunk by at least a tenth. Source: `docs/spec/retry.md` §3.
+pub(super) fn is_smaller(before: u64, after: u64) -> bool {
+    u128::from(after) * 10 <= u128::from(before) * 9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Block, ToolCall, ToolResult};
+
+    fn said(role: Role, length: usize) -> Message {
+        Message::text(role, "x".repeat(length))
+    }
+
+    fn calls(length: usize) -> [Message; 2] {
+        let (id, name) = ("1".to_owned(), "calc".to_owned());
+        let call = Block::ToolCall(ToolCall { id: id.clone(), name: name.clone(), arguments: String::new() });
+        let result = ToolResult { call_id: id, name, text: "x".repeat(length), is_error: false };
+        [
+            Message { role: Role::Assistant, content: vec![call] },
+            Message { role: Role::Tool, content: vec![Block::ToolResult(result)] },
+        ]
+    }
+
+    fn shrink(conversation: &[Message]) -> Assembly {
+        Truncating.shrink(&conversation.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_oldest_whole_turns_go_until_half_is_left() {
+        let [call, result] = calls(300);
+        let conversation = [
+            said(Role::System, 100),
+            said(Role::User, 100),
+            call,
+            result,
+            said(Role::Assistant, 100),
+            said(Role::User, 100),
+            said(Role::Assistant, 100),
+            said(Role::User, 100),
+        ];
+        // Without the first turn 400 of about 900 characters are left.
+        assert_eq!(shrink(&conversation), Assembly::Drop(vec![1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn of_the_last_turn_the_oldest_answers_go_with_their_results_and_the_last_one_stays() {
+        let [first, first_result] = calls(1_000);
+        let [second, second_result] = calls(1_000);
+        let conversation = [said(Role::User, 10), first, first_result, second, second_result];
+        assert_eq!(shrink(&conversation), Assembly::Drop(vec![1, 2]));
+    }
+
+    #[test]
+    fn instructions_and_the_last_word_of_the_user_stay() {
+        assert_eq!(shrink(&[said(Role::System, 1_000), said(Role::User, 1_000)]), Assembly::Fits);
+        let [call, result] = calls(1_000);
+        assert_eq!(shrink(&[said(Role::User, 1_000), call, result]), Assembly::Fits);
+    }
+
+    #[test]
+    fn a_tenth_is_smaller_and_less_is_not() {
+        assert!(is_smaller(1_000, 900));
+        assert!(!is_smaller(1_000, 901));
+        assert!(is_smaller(u64::MAX, 0));
+    }
+}

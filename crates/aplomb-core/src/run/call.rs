@@ -1,0 +1,269 @@
+//! The machine's model calls: what is sent where, what follows a failure, and what a failed call says.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::assemble::{self, Assembly};
+use super::machine::Turn;
+use super::state::{Call, Waiting};
+use super::{Effect, EffectId, Entry, TimerKind};
+use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, resend};
+use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
+use crate::failure::{Failure, Reason, Verdict};
+use crate::message::{Message, normalise};
+use crate::record::Fact;
+use crate::run::Target;
+
+impl Turn<'_> {
+    pub(super) fn open_call(&mut self) {
+        let (steps, limit) = (self.state.steps, self.agent.max_steps);
+        if steps >= limit {
+            let error = Error::new(
+                codes::EXECUTION_MAX_STEPS,
+                format!("the agent made {steps} model calls and is not done; runtime.max_steps is {limit}"),
+            )
+            .with_hint("raise runtime.max_steps, or make the pattern converge")
+            .with_context("current", steps)
+            .with_context("limit", limit);
+            return self.fail(error);
+        }
+        let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
+        let allowances = Allowances::of(&self.agent.policy, by_exec);
+        let (target, step_timeout_ms) = (self.first_target(), self.agent.step_timeout_ms);
+        self.record(Fact::CallOpened { step: steps + 1, allowances, target, step_timeout_ms });
+        self.announce_call();
+        self.start_attempt(Layer::First);
+    }
+
+    pub(super) fn start_attempt(&mut self, layer: Layer) {
+        let Some(call) = &self.state.call else { return };
+        let EffectId(next) = self.state.next_effect();
+        let effect = EffectId(next);
+        let step_left_ms = call.ledger.step_left_ms();
+        let timer = step_left_ms.map(|_| EffectId(next + 1));
+        self.record(Fact::AttemptStarted { effect, layer, timer });
+        let Some(call) = &self.state.call else { return };
+        let (target, attempt) = (call.target, call.ledger.attempts());
+        let announce_restart = match self.agent.policy.restart {
+            Restart::Marker => attempt > 1,
+            Restart::Auto | Restart::Never => call.ledger.delivered(),
+        };
+        let (messages, tools) = (self.conversation_for(target), self.agent.tools.clone());
+        self.effects.push(Effect::CallModel { effect, target, attempt, messages, tools, announce_restart });
+        if let (Some(effect), Some(left_ms)) = (timer, step_left_ms) {
+            let at = self.at.saturating_add(left_ms);
+            self.effects.push(Effect::SetTimer { effect, at, kind: TimerKind::StepLimit });
+        }
+    }
+
+    /// The conversation without what was left out of it, as a target takes it.
+    fn conversation_for(&self, target: usize) -> Vec<Arc<Message>> {
+        let said = self.state.conversation();
+        let marked = said.map(|(place, message)| (message, self.state.author(place) != target));
+        normalise(marked, self.agent.target_at(target).call_ids)
+    }
+
+    /// The target that a call begins with: the first that is not benched, or else the one whose bench ends first. A
+    /// bench is a preference: where there is nobody else, the model is asked all the same.
+    fn first_target(&self) -> usize {
+        let bench = |place: &usize| self.state.benched_until(*place).filter(|until| *until > self.at);
+        (0..self.agent.targets()).min_by_key(|place| bench(place).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn next_target(&self, after: usize) -> Option<usize> {
+        let benched = |place: usize| self.state.benched_until(place).is_some_and(|until| until > self.at);
+        (after + 1..self.agent.targets()).find(|place| !benched(*place))
+    }
+
+    /// The step's clock stands still: no attempt is under way.
+    pub(super) fn stop_step_clock(&mut self) {
+        if let Some(effect) = self.state.call.as_ref().and_then(|call| call.step_timer) {
+            self.effects.push(Effect::Abort { effect });
+        }
+    }
+
+    /// What follows a failure, or, where something that it came from has been `cured`, the sending that this is for.
+    pub(super) fn decide_what_follows(&mut self, cured: Option<Layer>) {
+        let Some(call) = &self.state.call else { return };
+        let Some((failure, verdict)) = call.last.clone() else { return };
+        let moment = Moment {
+            at: self.at,
+            deadline: self.state.deadline(),
+            entropy: self.entropy,
+            next_target: self.next_target(call.target),
+            can_refresh: self.agent.target_at(call.target).rereads_credential
+                || self.state.opening.as_ref().is_some_and(|opening| opening.own_credential),
+        };
+        let (ledger, policy, from) = (&call.ledger, &self.agent.policy, call.target);
+        let decision = match cured {
+            None => decide(&failure, &verdict, ledger, policy, moment),
+            Some(layer) => resend(layer, &failure, &verdict, ledger, policy, moment),
+        };
+        self.announce_decision(&failure, &verdict, &decision);
+        let effect = self.state.next_effect();
+        match decision.action {
+            Action::Send { delay_ms, .. } => {
+                self.record(Fact::Decided { decision, timer: Some(effect) });
+                let at = self.at.saturating_add(delay_ms);
+                self.effects.push(Effect::SetTimer { effect, at, kind: TimerKind::Wait });
+            }
+            Action::Compact => {
+                self.record(Fact::Decided { decision, timer: None });
+                let cured = self.compact().then_some(Layer::Compaction);
+                self.decide_what_follows(cured);
+            }
+            Action::ReadCredential => {
+                self.record(Fact::Decided { decision, timer: Some(effect) });
+                self.effects.push(Effect::ReadCredential { effect, target: from });
+            }
+            Action::FallBack { target, bench_ms } => {
+                self.record(Fact::Decided { decision, timer: None });
+                self.announce_fallback(from, target, verdict.reason, bench_ms);
+                // What is permanent for this run may be another matter for the next one.
+                if let Some(bench_ms) = bench_ms {
+                    let until = self.at.saturating_add(bench_ms);
+                    self.effects.push(Effect::BenchTarget { target: from, until });
+                }
+                self.start_attempt(Layer::Fallback);
+            }
+            Action::Stop { .. } => {
+                self.record(Fact::Decided { decision: decision.clone(), timer: None });
+                self.give_up(&failure, &verdict, &decision);
+            }
+        }
+    }
+
+    /// Leaves out of the conversation what the assembler says; false if that did not make the request a tenth smaller,
+    /// so that nothing is left out.
+    fn compact(&mut self) -> bool {
+        const BYTES_PER_TOKEN: u64 = 4;
+        let said: Vec<_> = self.state.conversation().map(|(place, message)| (place, &**message)).collect();
+        let messages: Vec<_> = said.iter().map(|(_, message)| *message).collect();
+        // An assembler that panics has nothing to say, and nothing else is disturbed.
+        let assembly = catch_unwind(AssertUnwindSafe(|| self.agent.assembler.shrink(&messages)));
+        let dropped: BTreeSet<usize> = match assembly {
+            Ok(Assembly::Drop(places)) => places.into_iter().collect(),
+            Ok(Assembly::Fits) | Err(_) => BTreeSet::new(),
+        };
+        let sizes = messages.iter().enumerate().map(|(index, message)| (index, assemble::size(message)));
+        let sizes: Vec<_> = sizes.collect();
+        let tools = assemble::size_of_tools(&self.agent.tools);
+        let before = sizes.iter().fold(tools, |sum, (_, size)| sum.saturating_add(*size));
+        let kept = sizes.iter().filter(|(index, _)| !dropped.contains(index));
+        let after = kept.fold(tools, |sum, (_, size)| sum.saturating_add(*size));
+        let smaller = assemble::is_smaller(before, after);
+        let places = said.iter().enumerate().filter(|(index, _)| smaller && dropped.contains(index));
+        let dropped: Vec<usize> = places.map(|(_, (place, _))| *place).collect();
+        let after = if smaller { after } else { before };
+        let (tokens_before, tokens_after) = (before / BYTES_PER_TOKEN, after / BYTES_PER_TOKEN);
+        if smaller {
+            self.announce_compaction(dropped.len(), tokens_before, tokens_after);
+        }
+        self.record(Fact::Compacted { dropped, tokens_before, tokens_after });
+        smaller
+    }
+
+    /// The call has failed for good, and the run with it.
+    fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
+        match decision.action {
+            Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            _ => self.fail(self.call_error(failure, verdict, decision)),
+        }
+    }
+
+    fn call_error(&self, failure: &Failure, verdict: &Verdict, decision: &Decision) -> Error {
+        let attempts = self.state.call.as_ref().map(|call| call.attempts.clone()).unwrap_or_default();
+        let Action::Stop { outcome, resume_after_ms } = &decision.action else {
+            return Error::new(verdict.code(), failure.to_string());
+        };
+        let how = match (outcome, attempts.len()) {
+            (Outcome::Permanent, _) => "failed permanently".to_owned(),
+            (_, 1) => "failed after 1 attempt".to_owned(),
+            (_, count) => format!("failed after {count} attempts"),
+        };
+        let target = self.asked();
+        let seen = attempts.last().map(|attempt| attempt.error()).unwrap_or_default();
+        let mut error = Error::new(verdict.code(), format!("{} {how}: {seen}", target.name()))
+            .with_context("provider", target.provider.as_str())
+            .with_context("model", target.model.as_str())
+            .with_context("endpoint", Some(failure.endpoint.as_str()).filter(|endpoint| !endpoint.is_empty()))
+            .with_context("reason", verdict.reason.as_str())
+            .with_context("status", failure.status)
+            .with_context("request_id", failure.request_id.as_deref())
+            .with_context("excerpt", failure.excerpt())
+            .with_cause(Error::from(ErrorDetails::seen(failure)))
+            .with_attempts(attempts);
+        let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
+        if let Some(setting) = setting {
+            error =
+                error.with_context("setting", setting).with_hint(format!("raise {setting}, or ask for less"));
+        } else if let Some(hint) = verdict.reason.hint() {
+            error = error.with_hint(hint);
+        }
+        // The first of all the targets that can be asked again is enough.
+        let returns_at = self.state.call.as_ref().and_then(|call| call.returns_at);
+        let of_others = returns_at.map(|at| at.saturating_sub(self.at));
+        let wait_ms = of_others.into_iter().chain(*resume_after_ms).min();
+        if let (Some(wait_ms), Some(opening)) = (wait_ms, &self.state.opening) {
+            let resume_at_ms = opening.wall_ms.saturating_add(self.at).saturating_add(wait_ms);
+            error = error.with_context("retry_after_ms", wait_ms).with_context("resume_at", resume_at_ms);
+        }
+        error
+    }
+
+    /// The target of the call under way.
+    pub(super) fn asked(&self) -> &Target {
+        self.agent.target_at(self.state.call.as_ref().map_or(0, |call| call.target))
+    }
+
+    /// The attempts of the call under way, the one in flight included: it was a request like any other.
+    pub(super) fn attempts_cut_short(&self, code: Code, reason: Reason) -> Vec<Attempt> {
+        let Some(call) = &self.state.call else { return Vec::new() };
+        let mut attempts = call.attempts.clone();
+        if matches!(call.waiting, Waiting::Reply { .. }) {
+            let (number, layer) = (call.ledger.attempts(), call.layer.as_str());
+            let target = (call.target > 0).then(|| self.asked().name());
+            attempts.push(Attempt { target, ..Attempt::cut_short(number, layer, code, reason.as_str()) });
+        }
+        attempts
+    }
+
+    pub(super) fn waiting_for(&self) -> String {
+        match &self.state.call {
+            Some(Call { waiting: Waiting::Backoff { .. }, ledger, .. }) => {
+                format!(
+                    "the back-off before attempt {} of model call {}",
+                    ledger.attempts() + 1,
+                    self.state.steps
+                )
+            }
+            Some(Call { waiting: Waiting::Credential { .. }, .. }) => {
+                format!("the credential of {}", self.asked().name())
+            }
+            Some(call) => format!("attempt {} of model call {}", call.ledger.attempts(), self.state.steps),
+            None if self.state.acquiring.is_some() => "its turn in the session".to_owned(),
+            None => {
+                let open = self.state.batch.iter().filter(|tool| tool.result.is_none());
+                let names: Vec<_> = open.map(|tool| tool.call.name.as_str()).collect();
+                format!("tool {}", names.join(", "))
+            }
+        }
+    }
+
+    pub(super) fn awaits_reply(&self, id: EffectId) -> bool {
+        let waiting = self.state.call.as_ref().map(|call| call.waiting);
+        matches!(waiting, Some(Waiting::Reply { effect, .. }) if effect == id)
+    }
+
+    pub(super) fn awaits_credential(&self, id: EffectId) -> bool {
+        let waiting = self.state.call.as_ref().map(|call| call.waiting);
+        matches!(waiting, Some(Waiting::Credential { effect }) if effect == id)
+    }
+
+    /// The credential was read again.
+    pub(super) fn credential_read(&mut self, effect: EffectId, changed: bool) {
+        self.record(Fact::CredentialRead { effect, changed });
+        self.decide_what_follows(changed.then_some(Layer::Refresh));
+    }
+}

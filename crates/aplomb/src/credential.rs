@@ -1,0 +1,307 @@
+//! Where credentials come from, and how one that was refused is read again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aplomb_core::error::{Error, codes};
+use aplomb_core::run::Identity;
+use aplomb_llm::Model;
+use futures_util::future::BoxFuture;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::host::RunClock;
+
+/// How long a source may take, in ms.
+const TIME_LIMIT_MS: u64 = 10_000;
+
+/// A credential. Shown to nobody: it has no text but for the provider.
+#[derive(Clone)]
+pub struct Credential(SecretString);
+
+impl Credential {
+    /// The credential without the white space around it.
+    pub fn new(credential: impl AsRef<str>) -> Credential {
+        Credential(SecretString::from(credential.as_ref().trim().to_owned()))
+    }
+
+    pub(crate) fn secret(&self) -> &SecretString {
+        &self.0
+    }
+}
+
+impl PartialEq for Credential {
+    fn eq(&self, other: &Credential) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl Eq for Credential {}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential")
+    }
+}
+
+/// Who needs a credential, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CredentialRequest {
+    /// The agent.
+    pub agent_id: String,
+    /// The session, which may be a tenant's.
+    pub session_id: String,
+    /// The run.
+    pub run_id: String,
+    /// The provider that it is for.
+    pub provider: String,
+    /// The model that it is for.
+    pub model: String,
+}
+
+/// Where a credential comes from.
+///
+/// It is read before the first request that needs it, and once more in a call whose credential was refused: if it is
+/// another one by then, the call goes on with it. A source that takes longer than ten seconds has failed.
+pub trait CredentialSource: Send + Sync + 'static {
+    /// Reads the credential.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none. The text reaches whoever sees the run's error, so it must not quote the credential.
+    fn read(&self, request: CredentialRequest) -> BoxFuture<'_, Result<Credential, Error>>;
+}
+
+/// A source that can be handed on.
+#[derive(Clone)]
+pub(crate) struct SharedSource(pub(crate) Arc<dyn CredentialSource>);
+
+impl fmt::Debug for SharedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialSource")
+    }
+}
+
+/// `llm.api_key_env`: an environment variable of this process, which something else in it may set anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvCredential {
+    variable: String,
+}
+
+impl EnvCredential {
+    /// Reads that variable.
+    pub fn new(variable: impl Into<String>) -> EnvCredential {
+        EnvCredential { variable: variable.into() }
+    }
+}
+
+impl CredentialSource for EnvCredential {
+    fn read(&self, _: CredentialRequest) -> BoxFuture<'_, Result<Credential, Error>> {
+        let read = std::env::var(&self.variable).map(Credential::new).map_err(|_| {
+            Error::new(codes::CONFIG_LOAD, "the environment variable of llm.api_key_env is not set any more")
+        });
+        Box::pin(std::future::ready(read))
+    }
+}
+
+/// `llm.api_key_command`: a program that writes the credential to its standard output. No shell is involved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandCredential {
+    program: String,
+    arguments: Vec<String>,
+}
+
+impl CommandCredential {
+    /// Runs that program with these arguments.
+    pub fn new(
+        program: impl Into<String>,
+        arguments: impl IntoIterator<Item = impl Into<String>>,
+    ) -> CommandCredential {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        CommandCredential { program: program.into(), arguments }
+    }
+
+    /// A program and its arguments in one line, in quotes where they hold white space. Nothing else means anything:
+    /// there are no variables, no pipes, no patterns.
+    ///
+    /// # Errors
+    ///
+    /// `config.validation` if there is no program, or a quote is not closed.
+    pub fn from_line(line: &str) -> Result<CommandCredential, Error> {
+        let mut words = shlex::split(line).unwrap_or_default().into_iter();
+        let program = words.next().filter(|program| !program.is_empty()).ok_or_else(|| {
+            Error::new(codes::CONFIG_VALIDATION, "llm.api_key_command is not a program and its arguments")
+                .with_hint("close every quote, or name a script")
+        })?;
+        Ok(CommandCredential::new(program, words))
+    }
+}
+
+impl CredentialSource for CommandCredential {
+    fn read(&self, _: CredentialRequest) -> BoxFuture<'_, Result<Credential, Error>> {
+        // What the program says is its secret or its talk: neither is repeated.
+        let failed = |why: String| {
+            Error::new(codes::CONFIG_LOAD, format!("llm.api_key_command: {} {why}", self.program))
+                .with_hint("run the command by hand to see what it says")
+        };
+        Box::pin(async move {
+            let output = tokio::process::Command::new(&self.program)
+                .args(&self.arguments)
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .kill_on_drop(true)
+                .output()
+                .await
+                .map_err(|error| failed(format!("cannot be run: {error}")))?;
+            if !output.status.success() {
+                return Err(failed(format!("failed with {}", output.status)));
+            }
+            let text = String::from_utf8(output.stdout)
+                .map_err(|_| failed("wrote something that is no text".to_owned()))?;
+            let credential = Credential::new(&text);
+            if credential.0.expose_secret().is_empty() || text.trim().contains(char::is_control) {
+                return Err(failed("did not write one line with the credential".to_owned()));
+            }
+            Ok(credential)
+        })
+    }
+}
+
+/// What a target's source gave last, for every run that shares it.
+#[derive(Clone)]
+pub(crate) struct Keyring {
+    source: SharedSource,
+    provider: String,
+    model: String,
+    last: Arc<Mutex<Option<Credential>>>,
+}
+
+impl Keyring {
+    pub(crate) fn new(source: SharedSource, provider: String, model: String) -> Keyring {
+        Keyring { source, provider, model, last: Arc::default() }
+    }
+
+    /// The same, which has given this already: what a program takes out of its environment at the start is still known.
+    pub(crate) fn having_read(self, credential: Credential) -> Keyring {
+        Keyring { last: Arc::new(Mutex::new(Some(credential))), ..self }
+    }
+
+    /// A model's, from that source.
+    pub(crate) fn of(model: &Model, source: SharedSource) -> Keyring {
+        let config = model.config();
+        Keyring::new(source, config.provider.clone(), config.model.clone())
+    }
+
+    /// What was read last, or else what the source gives now.
+    async fn get(&self, identity: &Identity, clock: &RunClock) -> Result<Credential, Error> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match last {
+            Some(credential) => Ok(credential),
+            None => self.read(identity, clock).await,
+        }
+    }
+
+    async fn read(&self, identity: &Identity, clock: &RunClock) -> Result<Credential, Error> {
+        let request = CredentialRequest {
+            agent_id: identity.agent_id.clone(),
+            session_id: identity.session_id.clone(),
+            run_id: identity.run_id.clone(),
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+        };
+        let limit = clock.at().saturating_add(TIME_LIMIT_MS);
+        let credential = tokio::select! {
+            biased;
+            read = self.source.0.read(request) => read?,
+            () = clock.sleep_until(limit, false) => {
+                let message = format!("the credential was not read within {TIME_LIMIT_MS} ms");
+                return Err(Error::new(codes::CONFIG_LOAD, message));
+            }
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(credential.clone());
+        Ok(credential)
+    }
+}
+
+/// The credentials of one run: what each target was sent last.
+#[derive(Clone)]
+pub(crate) struct RunCredentials {
+    keyrings: Arc<[Option<Keyring>]>,
+    sent: Arc<Mutex<BTreeMap<usize, Credential>>>,
+}
+
+impl RunCredentials {
+    pub(crate) fn new(keyrings: Arc<[Option<Keyring>]>) -> RunCredentials {
+        RunCredentials { keyrings, sent: Arc::default() }
+    }
+
+    fn keyring(&self, target: usize) -> Option<&Keyring> {
+        self.keyrings.get(target)?.as_ref()
+    }
+
+    /// What is to be sent to a target, where it is not what its model was made with.
+    pub(crate) async fn for_request(
+        &self,
+        target: usize,
+        identity: &Identity,
+        clock: &RunClock,
+    ) -> Result<Option<Credential>, Error> {
+        let Some(keyring) = self.keyring(target) else { return Ok(None) };
+        let credential = keyring.get(identity, clock).await?;
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(target, credential.clone());
+        Ok(Some(credential))
+    }
+
+    /// Reads a target's credential again; true if it is another one than this run sent. Another run may have read the
+    /// new one already.
+    pub(crate) async fn has_changed(&self, target: usize, identity: &Identity, clock: &RunClock) -> bool {
+        let Some(keyring) = self.keyring(target) else { return false };
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
+        // A source that fails has no other one; that the first was refused is what the run fails with.
+        keyring.read(identity, clock).await.is_ok_and(|read| sent.is_some_and(|sent| sent != read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> CredentialRequest {
+        let text = String::new;
+        let (agent_id, session_id, run_id, provider, model) = (text(), text(), text(), text(), text());
+        CredentialRequest { agent_id, session_id, run_id, provider, model }
+    }
+
+    #[test]
+    fn a_credential_has_no_text() {
+        assert_eq!(format!("{:?}", Credential::new("sk-canary-0123456789")), "Credential");
+    }
+
+    #[test]
+    fn a_line_is_words_and_no_shell() {
+        let parsed = CommandCredential::from_line("op read 'op://vault/my key' $HOME | tee").unwrap();
+        assert_eq!(parsed, CommandCredential::new("op", ["read", "op://vault/my key", "$HOME", "|", "tee"]));
+        for line in ["", "  ", "pass 'openai", "''"] {
+            assert_eq!(CommandCredential::from_line(line).unwrap_err().code(), codes::CONFIG_VALIDATION);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_gives_its_line_and_nothing_of_it_when_it_fails() {
+        let read = |command: CommandCredential| async move { command.read(request()).await };
+        let key = read(CommandCredential::new("printf", ["  sk-canary-1\\n"])).await.unwrap();
+        assert_eq!(key, Credential::new("sk-canary-1"));
+        for command in [
+            CommandCredential::new("sh", ["-c", "echo sk-canary-2; exit 3"]),
+            CommandCredential::new("printf", ["sk-canary-2\\nsk-canary-3"]),
+            CommandCredential::new("true", [""; 0]),
+            CommandCredential::new("no-such-program-anywhere", [""; 0]),
+        ] {
+            let error = read(command).await.unwrap_err();
+            assert_eq!(error.code(), codes::CONFIG_LOAD);
+            assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+        }
+    }
+}
