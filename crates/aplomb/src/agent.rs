@@ -3,136 +3,170 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aplomb_core::decide::{Policy, ToolRetry};
+use aplomb_core::decide::Policy;
 use aplomb_core::error::{Error, codes};
 use aplomb_core::redact;
-use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, React};
+use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern};
 use aplomb_llm::provider::Endpoint;
-use aplomb_llm::wire::Wire;
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
+use serde_json::Value;
 
-use crate::config::{AgentConfig, LlmConfig, MemoryConfig, PatternConfig, Provider, ToolExecutorConfig};
-use crate::memory::Buffer;
-use crate::tools::{BUILT_IN, Tool, Toolbox};
+use crate::config::{AgentConfig, LlmConfig, MemoryConfig, OnError, PluginRef, Provider, StreamMode};
+use crate::memory::Sessions;
+use crate::plugins::Registry;
+use crate::tools::{Tool, Toolbox};
 
 pub(crate) struct Agent {
     pub(crate) machine: Machine,
     pub(crate) model: Arc<Model>,
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) system_prompt: Option<String>,
-    pub(crate) memory: Option<Arc<Buffer>>,
+    pub(crate) sessions: Option<Arc<Sessions>>,
 }
 
 impl Agent {
     pub(crate) fn new<'a>(
         config: &'a AgentConfig,
+        registry: &Registry,
         own_tools: impl Iterator<Item = (&'a str, Arc<dyn Tool>)>,
         own_pattern: Option<Arc<dyn Pattern>>,
     ) -> Result<Agent, Error> {
         let mut tools = Toolbox::default();
-        let built_in = config.tools.iter().filter(|tool| tool.enabled).filter_map(|tool| {
-            let (_, make) = BUILT_IN.iter().find(|(name, _)| *name == tool.r#type)?;
-            Some((tool.id.as_str(), make()))
-        });
-        for (id, tool) in built_in.chain(own_tools) {
+        for (index, tool) in config.tools.iter().enumerate().filter(|(_, tool)| tool.enabled) {
+            let made = registry.make_tool(named(&tool.r#type, &tool.r#impl), &tool.config);
+            tools.add(&tool.id, made.map_err(|error| below(error, &format!("tools[{index}]")))?)?;
+        }
+        for (id, tool) in own_tools {
             tools.add(id, tool)?;
         }
-        let PatternConfig::React { config: react } = &config.pattern;
-        let pattern = own_pattern.unwrap_or_else(|| Arc::new(React::default()));
-        check_capabilities(config, &*pattern)?;
+        let pattern = match own_pattern {
+            Some(pattern) => pattern,
+            None => {
+                let PluginRef { r#type, r#impl, config } = &config.pattern;
+                let made = registry.make_pattern(named(r#type, r#impl), config);
+                made.map_err(|error| below(error, "pattern"))?
+            }
+        };
+        let provider = provider(&config.llm)?;
+        check_capabilities(provider, &*pattern, tools.specs().len())?;
         let spec = AgentSpec {
-            provider: config.llm.provider.as_str().to_owned(),
-            model: config.llm.model.clone(),
+            provider: provider.name.to_owned(),
+            model: model_name(&config.llm, provider),
             tools: tools.specs(),
             max_steps: config.runtime.max_steps,
-            policy: policy(config),
+            policy: policy(config, registry)?,
         };
+        let sessions = config.memory.as_ref().map(|memory| sessions(memory, registry)).transpose()?;
+        let system_prompt = config.pattern.config.0.get("system_prompt").and_then(Value::as_str);
         Ok(Agent {
             machine: Machine::new(Arc::new(spec), pattern),
-            model: Arc::new(Model::new(model_config(&config.llm)?)?),
+            model: Arc::new(Model::new(model_config(&config.llm, provider)?)?),
             tools: Arc::new(tools),
-            system_prompt: react.system_prompt.clone().filter(|prompt| !prompt.trim().is_empty()),
-            memory: config.memory.map(|MemoryConfig::Buffer {}| Arc::new(Buffer::default())),
+            system_prompt: system_prompt.filter(|prompt| !prompt.trim().is_empty()).map(str::to_owned),
+            sessions,
         })
     }
 }
 
-/// What the wires that there are can carry, whoever serves the model.
-const OFFERED: [Capability; 2] = [Capability::Tools, Capability::Images];
-
-/// Refuses a pattern that needs what the model does not offer.
-fn check_capabilities(config: &AgentConfig, pattern: &dyn Pattern) -> Result<(), Error> {
-    let Some(need) = pattern.needs().iter().find(|need| !OFFERED.contains(need)) else {
-        return Ok(());
-    };
-    let (kind, provider) = (pattern.kind(), config.llm.provider.as_str());
-    let message = format!("pattern {kind:?} needs {need}, which provider {provider:?} does not offer");
-    Err(Error::new(codes::PLUGIN_CAPABILITY, message))
+/// The selector of a plugin and its name.
+pub(crate) fn named<'a>(r#type: &'a Option<String>, r#impl: &'a Option<String>) -> (&'a str, &'a str) {
+    match (r#type, r#impl) {
+        (_, Some(name)) => ("impl", name),
+        (Some(name), None) => ("type", name),
+        (None, None) => ("type", ""),
+    }
 }
 
-fn policy(config: &AgentConfig) -> Policy {
+/// An error of a part of the agent.
+fn below(error: Error, path: &str) -> Error {
+    error.with_place(path).or_context("path", path)
+}
+
+fn sessions(memory: &MemoryConfig, registry: &Registry) -> Result<Arc<Sessions>, Error> {
+    let MemoryConfig { r#type, r#impl, config, on_error } = memory;
+    let made = registry.make_memory(named(r#type, r#impl), config);
+    let must_recall = *on_error == OnError::Fail;
+    Ok(Arc::new(Sessions::new(made.map_err(|error| below(error, "memory"))?, must_recall)))
+}
+
+fn provider(llm: &LlmConfig) -> Result<&'static Provider, Error> {
+    Provider::find(&llm.provider).ok_or_else(|| {
+        let message = format!("llm.provider: no provider is called {:?}", llm.provider);
+        Error::new(codes::CONFIG_VALIDATION, message)
+    })
+}
+
+/// Refuses an agent one part of which needs what another does not offer.
+fn check_capabilities(provider: &Provider, pattern: &dyn Pattern, tools: usize) -> Result<(), Error> {
+    let refuse = |who: String, need: Capability| {
+        let name = provider.name;
+        let message = format!("{who} needs {need}, which provider {name:?} does not offer");
+        Err(Error::new(codes::PLUGIN_CAPABILITY, message))
+    };
+    if let Some(need) = pattern.needs().iter().find(|need| !provider.offers.contains(need)) {
+        return refuse(format!("pattern {:?}", pattern.kind()), *need);
+    }
+    if tools > 0 && !provider.offers.contains(&Capability::Tools) {
+        return refuse("an agent with tools".to_owned(), Capability::Tools);
+    }
+    Ok(())
+}
+
+fn policy(config: &AgentConfig, registry: &Registry) -> Result<Policy, Error> {
     let mut policy = Policy::default();
-    policy.transport = config.llm.retry.clone();
-    policy.session = config.retry.session.clone();
-    policy.exec = config.retry.exec.clone();
-    policy.tools = match &config.tool_executor {
-        ToolExecutorConfig::Safe {} => ToolRetry::never(),
-        ToolExecutorConfig::Retry { config } => config.clone(),
-    };
+    policy.transport = config.llm.retry.policy();
+    policy.session = config.retry.session.policy();
+    policy.exec = config.retry.exec.policy();
+    let PluginRef { r#type, r#impl, config: executor } = &config.tool_executor;
+    let made = registry.make_tool_executor(named(r#type, r#impl), executor);
+    policy.tools = made.map_err(|error| below(error, "tool_executor"))?;
     policy.max_inline_wait_ms = config.retry.max_inline_wait_ms;
-    policy.restart = config.retry.restart;
-    policy
+    policy.restart = config.retry.restart.policy();
+    Ok(policy)
 }
 
-fn model_config(llm: &LlmConfig) -> Result<ModelConfig, Error> {
-    let endpoint = match (llm.provider, &llm.script) {
-        (Provider::Mock, Some(script)) => Endpoint::Mock(script.clone()),
+/// The mock's model needs no name.
+fn model_name(llm: &LlmConfig, provider: &Provider) -> String {
+    llm.model.clone().unwrap_or_else(|| provider.name.to_owned())
+}
+
+fn model_config(llm: &LlmConfig, provider: &Provider) -> Result<ModelConfig, Error> {
+    let Some(wire) = provider.wire else {
+        let message = format!("llm.provider: {:?} is not there yet", provider.name);
+        return Err(Error::new(codes::CONFIG_VALIDATION, message));
+    };
+    let endpoint = match &llm.script {
+        Some(script) if provider.sends_nothing() => Endpoint::Mock(script.clone()),
         _ => Endpoint::Http {
-            api_base: llm.api_base.clone().unwrap_or_else(|| default_base(llm.provider).to_owned()),
+            api_base: llm.api_base.as_deref().or(provider.api_base).unwrap_or_default().to_owned(),
             api_key: llm.api_key_env.as_deref().map(api_key).transpose()?,
             extra_headers: llm.extra_headers.secret(),
             ca_file: llm.ca_file.clone(),
         },
     };
-    let mut model = ModelConfig::new(llm.provider.as_str(), &*llm.model, wire(llm.provider), endpoint);
+    let mut model = ModelConfig::new(provider.name, model_name(llm, provider), wire, endpoint);
     model.temperature = llm.temperature;
     model.max_tokens = llm.max_tokens;
-    model.stream = llm.stream;
+    model.stream = match llm.stream {
+        StreamMode::Auto => aplomb_llm::StreamMode::Auto,
+        StreamMode::Always => aplomb_llm::StreamMode::Always,
+        StreamMode::Never => aplomb_llm::StreamMode::Never,
+    };
     model.timeouts = timeouts(llm);
     Ok(model)
 }
 
-fn wire(provider: Provider) -> Wire {
-    match provider {
-        Provider::Anthropic => Wire::Anthropic,
-        Provider::Mock | Provider::OpenaiCompatible => Wire::OpenaiChat,
-    }
-}
-
-/// Where a provider is that has one place.
-fn default_base(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Anthropic => "https://api.anthropic.com/v1",
-        Provider::Mock | Provider::OpenaiCompatible => "",
-    }
-}
-
 fn timeouts(llm: &LlmConfig) -> Timeouts {
     let mut timeouts = Timeouts::default();
-    let set = |limit: &mut Duration, ms: Option<u64>| {
-        if let Some(ms) = ms {
-            *limit = Duration::from_millis(ms);
-        }
-    };
-    set(&mut timeouts.connect, llm.timeouts.connect_ms);
-    set(&mut timeouts.first_byte, llm.timeouts.first_byte_ms.or(llm.timeout_ms));
-    set(&mut timeouts.idle, llm.timeouts.idle_ms);
+    timeouts.connect = Duration::from_millis(llm.timeouts.connect_ms);
+    timeouts.first_byte = Duration::from_millis(llm.timeouts.first_byte_ms.unwrap_or(llm.timeout_ms));
+    timeouts.idle = Duration::from_millis(llm.timeouts.idle_ms);
     timeouts.attempt = llm.timeouts.attempt_ms.map(Duration::from_millis);
     timeouts
 }
 
-fn api_key(variable: &str) -> Result<SecretString, Error> {
+pub(crate) fn api_key(variable: &str) -> Result<SecretString, Error> {
     if let Ok(key) = std::env::var(variable)
         && !key.trim().is_empty()
     {
@@ -149,5 +183,5 @@ fn api_key(variable: &str) -> Result<SecretString, Error> {
         Error::new(codes::CONFIG_LOAD, "llm.api_key_env names an environment variable that is not set")
             .with_hint("it takes the variable's name, such as OPENAI_API_KEY, and not the key itself")
     };
-    Err(error)
+    Err(error.with_context("path", "llm.api_key_env"))
 }
