@@ -1,12 +1,13 @@
 //! Generates what is derived from the code, and checks what the code puts out.
 //!
 //! ```text
-//! cargo run -p xtask                        write the references under docs/
+//! cargo run -p xtask                        write the references under docs/, and schema/
 //! cargo run -p xtask -- --check             fail if they are not up to date
 //! cargo run -p xtask -- check-events FILE   hold a run's events (JSON lines) against the taxonomy
 //! ```
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking is its job")]
 
+mod config;
 mod events;
 mod references;
 

@@ -1,4 +1,4 @@
-//! The references under `docs/`, from the tables in the code.
+//! The references under `docs/`, and the config's schema, from the tables and types in the code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,17 @@ use aplomb_core::error::{Code, codes};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 
+use crate::config;
+
 const NOTE: &str = "<!-- Generated from the code by `cargo run -p xtask`. -->\n\n";
 
-fn references() -> [(PathBuf, String); 2] {
-    [(docs().join("errors.md"), errors()), (docs().join("events.md"), events())]
+fn references() -> [(PathBuf, String); 4] {
+    [
+        (docs().join("errors.md"), errors()),
+        (docs().join("events.md"), events()),
+        (docs().join("config.md"), config::reference(NOTE)),
+        (docs().join("../schema/agent.schema.json"), config::schema()),
+    ]
 }
 
 fn docs() -> PathBuf {

@@ -7,7 +7,7 @@ use aplomb_core::near::did_you_mean;
 use aplomb_core::redact;
 use aplomb_faultlab::script::Script;
 
-use super::document::{Entry, Node, Span, is_name};
+use super::document::{Entry, Node, Span};
 use super::fit::listed;
 use super::node_at;
 use super::problem::{Path, Problem};
@@ -76,7 +76,10 @@ impl Check<'_> {
         if id.trim().is_empty() && !id.is_empty() {
             self.problems.push(Problem::invalid(path, needed).at(&entry.node.span));
         } else if ids.insert(id.to_owned(), ()).is_some() {
-            let what = format!("{:?} is taken", redact::text(id));
+            let what = format!(
+                "{} is taken",
+                entry.node.as_name("id").map_or("this".to_owned(), |id| format!("{id:?}"))
+            );
             self.problems
                 .push(Problem::invalid(path, what).at(&entry.node.span).help("give each an id of its own"));
         }
@@ -116,6 +119,7 @@ impl Check<'_> {
         };
         let text = entry.node.as_text().unwrap_or_default().to_owned();
         let span = entry.node.span.clone();
+        let shown = entry.node.as_name(selector).map_or("that".to_owned(), |name| format!("{name:?}"));
         let at = path.field(entry.written());
         if selector == "impl" && !self.knows_impls && !is_python(&text) {
             return;
@@ -127,7 +131,6 @@ impl Check<'_> {
                 plugin.schema.check(config, &path, codes::PLUGIN_CONFIG, self.problems);
             }
             Err(unknown) => {
-                let shown = if is_name(selector, &text) { format!("{text:?}") } else { "that".to_owned() };
                 let problem = Problem::new(codes::PLUGIN_LOAD, at, unknown.what(&shown)).at(&span);
                 self.problems.push(match (unknown.meant, unknown.help) {
                     (Some(meant), _) => problem.meant(Some(meant)),
@@ -250,7 +253,7 @@ impl Check<'_> {
 
 fn unknown_provider(name: &str, node: &Node, path: &Path<'_>) -> Problem {
     let names = Provider::names();
-    let shown = if is_name("provider", name) { format!("{name:?}") } else { "that".to_owned() };
+    let shown = node.as_name("provider").map_or("that".to_owned(), |name| format!("{name:?}"));
     let known = format!("the providers are {}", listed(&names));
     let problem = |what: String| Problem::invalid(path, what).at(&node.span);
     if Provider::find(name).is_some() {

@@ -1,5 +1,6 @@
 //! Holds a value against a JSON Schema, and says what does not fit: everything, with its place and what was expected.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use aplomb_core::error::{Code, codes};
@@ -10,7 +11,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::document::{Content, Entry, Node, Span, is_name};
+use super::document::{Content, Entry, Node, Span};
 use super::lacking;
 use super::problem::{Problem, shown};
 
@@ -73,10 +74,15 @@ pub(super) fn resolved<'a>(whole: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// Takes null out of what a schema allows.
+/// Takes null out of what a schema allows, and says how large a number may be.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
+            if fields.get("format").is_some_and(|format| format == "uint32")
+                && !fields.contains_key("maximum")
+            {
+                fields.insert("maximum".to_owned(), u32::MAX.into());
+            }
             if let Some(Value::Array(types)) = fields.get_mut("type") {
                 types.retain(|kind| kind != "null");
                 if let [only] = types.as_slice() {
@@ -113,6 +119,9 @@ fn drop_nulls(node: &mut Node) {
         _ => {}
     }
 }
+
+/// The most unknown keys of one object for which a known one is looked for.
+const MOST_LOOKED_AT: usize = 200;
 
 struct Fit<'a> {
     schema: &'a Value,
@@ -153,42 +162,41 @@ impl Fit<'_> {
     ) {
         let (path, _) = self.locate(node, pointer);
         let Some(Node { value: Content::Table(entries), .. }) = node_mut(node, pointer) else { return };
-        for key in keys {
-            let Some(at) = entries.iter().position(|entry| entry.key == *key) else { continue };
-            let missing: Vec<_> = known
-                .iter()
-                .map(String::as_str)
-                .filter(|known| entries.iter().all(|entry| entry.key != *known))
-                .collect();
-            let key_path = if path.is_empty() { shown(key) } else { format!("{path}.{}", shown(key)) };
-            let Some(span) = entries.get(at).map(|entry| entry.key_span.clone()) else { continue };
+        let mut told = 0;
+        let unknown: HashSet<_> = keys.iter().map(String::as_str).collect();
+        let present: HashSet<_> = entries.iter().map(|entry| entry.key.clone()).collect();
+        let mut missing: Vec<_> =
+            known.iter().map(String::as_str).filter(|key| !present.contains(*key)).collect();
+        entries.retain_mut(|entry| {
+            if !unknown.contains(entry.key.as_str()) {
+                return true;
+            }
+            told += 1;
+            if told > MOST_LOOKED_AT {
+                problems.push(Problem::new(self.code, &path, "there is no such key").at(&entry.key_span));
+                return false;
+            }
+            let key = shown(&entry.key);
+            let key_path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
             let problem =
-                Problem::new(self.code, &key_path, format!("there is no key {:?}", shown(key))).at(&span);
+                Problem::new(self.code, &key_path, format!("there is no key {key:?}")).at(&entry.key_span);
             if let Some(instead) = lacking::of(&key_path) {
                 problems.push(Problem { what: instead.what.to_owned(), ..problem }.help(instead.instead));
-                entries.remove(at);
-                continue;
+                return false;
             }
-            let meant = did_you_mean(key, missing.iter().copied());
-            match near(key, missing.iter().copied()).first() {
-                Some(right) => {
-                    if let Some(entry) = entries.get_mut(at) {
-                        entry.misspelt = Some(std::mem::replace(&mut entry.key, (*right).to_owned()));
-                    }
-                    problems.push(problem.meant(meant));
-                }
-                None => {
-                    entries.remove(at);
-                    let twice = did_you_mean(key, known.iter().map(String::as_str));
-                    let problem = match twice {
-                        Some(_) => problem.meant(twice),
-                        None if known.is_empty() => problem.help("nothing can be set here"),
-                        None => problem.help(format!("the keys here are {}", listed(known))),
-                    };
-                    problems.push(problem);
-                }
+            if let Some(right) = near(&entry.key, missing.iter().copied()).first().copied() {
+                problems.push(problem.meant(did_you_mean(&entry.key, missing.iter().copied())));
+                missing.retain(|key| *key != right);
+                entry.misspelt = Some(std::mem::replace(&mut entry.key, right.to_owned()));
+                return true;
             }
-        }
+            problems.push(match did_you_mean(&entry.key, known.iter().map(String::as_str)) {
+                Some(twice) => problem.meant(Some(twice)),
+                None if known.is_empty() => problem.help("nothing can be set here"),
+                None => problem.help(format!("the keys here are {}", listed(known))),
+            });
+            false
+        });
     }
 
     fn problem(&self, error: &ValidationError<'_>, node: &Node) -> Option<Problem> {
@@ -219,11 +227,15 @@ impl Fit<'_> {
             }
             ValidationErrorKind::Type { .. } => {
                 let expected = kinds(owner.get("type"));
-                let problem = new(format!("expected {expected}, found {}", found.node.kind()));
-                with_way_out(match retyped(found.node, owner.get("type")) {
+                let what = match found.node.value {
+                    Content::Number(_) if expected == "an integer" => "a number with a fraction",
+                    _ => found.node.kind(),
+                };
+                let problem = new(format!("expected {expected}, found {what}"));
+                match retyped(found.node, owner.get("type")) {
                     Some(help) => problem.help(help),
                     None => problem,
-                })
+                }
             }
             ValidationErrorKind::Minimum { .. }
             | ValidationErrorKind::Maximum { .. }
@@ -251,16 +263,20 @@ impl Fit<'_> {
                         .or_else(|| Some(new("it has no form that fits".to_owned())));
                 }
                 let Some(text) = found.node.as_text() else {
-                    let problem =
-                        new(format!("expected one of {}, found {}", listed(&options), found.node.kind()));
+                    let expected = match options.as_slice() {
+                        [only] => format!("{only:?}"),
+                        options => format!("one of {}", listed(options)),
+                    };
+                    let problem = new(format!("expected {expected}, found {}", found.node.kind()));
                     return Some(match found.node.value {
                         Content::Number(_) => problem.help("put it in quotes"),
                         _ => problem,
                     });
                 };
                 let known = options.iter().map(String::as_str);
-                let meant = did_you_mean(text, known).filter(|_| is_name(field, text));
-                let found = if is_name(field, text) { format!("{text:?}") } else { "this".to_owned() };
+                let name = found.node.as_name(field);
+                let meant = name.and_then(|_| did_you_mean(text, known));
+                let found = name.map_or("this".to_owned(), |name| format!("{name:?}"));
                 let expected = match options.as_slice() {
                     [only] => format!("{found} is not {only}"),
                     options => format!("{found} is none of {}", listed(options)),

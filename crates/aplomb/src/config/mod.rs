@@ -126,7 +126,11 @@ impl Config {
     pub(crate) fn all_of(&self, refused: Vec<(usize, Error)>) -> Result<(), Error> {
         let path = |index: usize, error: &Error| match error.context("path").and_then(Value::as_str) {
             Some(path) => format!("agents[{index}].{path}"),
-            None => format!("agents[{index}]"),
+            // What the model says of its own settings begins with the setting.
+            None => match error.message().split_once(' ') {
+                Some((setting, _)) if setting.starts_with("llm.") => format!("agents[{index}].{setting}"),
+                _ => format!("agents[{index}]"),
+            },
         };
         let loaded = self.loaded.0.as_deref();
         if let [(index, error)] = refused.as_slice() {

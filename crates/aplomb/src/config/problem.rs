@@ -137,9 +137,13 @@ pub(crate) fn error(mut problems: Vec<Problem>, source: &Source, root: &Node) ->
         let excerpt = problem.span.as_ref().and_then(|span| source.excerpt(root, span));
         excerpt.map(|excerpt| format!("\n{excerpt}")).unwrap_or_default()
     };
-    let listed = json!(problems.iter().map(|problem| problem.to_json(source)).collect::<Vec<_>>());
+    let listed = json!(problems.iter().take(MOST).map(|problem| problem.to_json(source)).collect::<Vec<_>>());
     let path = first.path.clone();
-    let error = if let [only] = problems.as_slice() {
+    let error = if let [only] = problems.as_mut_slice() {
+        // The document's own problems say the way out in their line; others where a hint of the code would stand.
+        if only.code != codes::CONFIG_VALIDATION && only.meant.is_none() {
+            only.meant = only.help.take();
+        }
         let error = Error::new(code, only.line(source) + &excerpt(only));
         match &only.meant {
             Some(meant) => error.with_hint(meant.as_str()),

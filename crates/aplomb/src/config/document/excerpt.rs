@@ -7,6 +7,9 @@ use super::{Content, Node, Source, Span};
 /// The most characters of a line that are shown.
 const WIDTH: usize = 100;
 
+/// The bytes before and after a place that are looked at for its excerpt.
+const NEAR: usize = 600;
+
 /// Where a value is left out.
 const LEFT_OUT: char = '…';
 
@@ -33,7 +36,7 @@ const SHOWN: [&str; 18] = [
 ];
 
 /// Whether the text of this field may be shown.
-pub(in crate::config) fn is_name(field: &str, text: &str) -> bool {
+pub(super) fn is_name(field: &str, text: &str) -> bool {
     SHOWN.contains(&field) && redact::text(text) == text && text.len() <= 64
 }
 
@@ -44,6 +47,11 @@ impl Source {
         let (number, _) = self.position(span.start)?;
         let start = text.get(..span.start)?.rfind('\n').map_or(0, |newline| newline + 1);
         let end = text.get(span.start..)?.find('\n').map_or(text.len(), |newline| span.start + newline);
+        // Of a line without end, what is near: more than is shown, so that no credential is cut into two.
+        let boundary =
+            |from: usize, to: usize| (from..=to).find(|at| text.is_char_boundary(*at)).unwrap_or(to);
+        let start = boundary(start.max(span.start.saturating_sub(NEAR)), span.start);
+        let end = boundary(end.min(span.start.saturating_add(NEAR)), end);
         let mut line = Line { text, start, end, span, shown: Vec::new() };
         let mut hidden = Vec::new();
         hide(root, "", &(start..end), &mut hidden);
@@ -67,7 +75,7 @@ fn hide(node: &Node, field: &str, line: &Span, hidden: &mut Vec<Span>) {
     match &node.value {
         // A table of TOML is its head; what is in it stands elsewhere.
         Content::Text(_) | Content::Number(_) if elsewhere => {}
-        Content::Text(text) if text.written.is_none() && is_name(field, &text.text) => {}
+        Content::Text(_) if node.as_name(field).is_some() => {}
         Content::Number(_) if !is_secret(field) => {}
         Content::Text(_) | Content::Number(_) => hidden.push(node.span.clone()),
         Content::List(items) => items.iter().for_each(|item| hide(item, field, line, hidden)),

@@ -1,7 +1,9 @@
 //! JSON, as people write it: with comments and commas after the last item.
 
+use aplomb_core::redact;
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::{Range, Ranged};
+use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::{Broken, Content, DEEPEST, Entry, Node, Span};
@@ -23,11 +25,21 @@ pub(super) fn parse(text: &str) -> Result<Node, Broken> {
     // The parser goes down by recursion, farther than every stack is deep.
     too_deep(text)?;
     let parsed = parse_to_ast(text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
-        let what = error.kind().to_string();
-        let mut letters = what.chars();
-        let first = letters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
-        let broken = Broken::new(error.range().start, aplomb_core::redact::text(&(first + letters.as_str())));
-        if what.starts_with("Single-quoted") { broken.hint("JSON's quotes are \"double\"") } else { broken }
+        let at = error.range().start;
+        match error.kind() {
+            ParseErrorKind::UnterminatedObject => Broken::new(at, "the object that begins here has no end"),
+            ParseErrorKind::UnterminatedArray => Broken::new(at, "the array that begins here has no end"),
+            ParseErrorKind::ExpectedComma => Broken::new(at, "a comma is missing here"),
+            ParseErrorKind::SingleQuotedStringsNotAllowed => {
+                Broken::new(at, "single quotes").hint("the quotes of JSON are \"double\"")
+            }
+            kind => {
+                let what = redact::text(&kind.to_string());
+                let mut letters = what.chars();
+                let first = letters.next().map(|first| first.to_ascii_lowercase());
+                Broken::new(at, first.into_iter().chain(letters).collect::<String>())
+            }
+        }
     })?;
     match parsed.value {
         Some(value) => node(value),

@@ -5,8 +5,6 @@ mod json;
 mod toml;
 mod yaml;
 
-pub(super) use excerpt::is_name;
-
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
@@ -174,7 +172,7 @@ impl Node {
         }
     }
 
-    /// Gives every value the place of the one that stands at its path in another tree.
+    /// Gives every value the place, and the spelling, of the one that stands at its path in another tree.
     pub(super) fn take_places(&mut self, of: &Node) {
         self.span = of.span.clone();
         match (&mut self.value, &of.value) {
@@ -191,6 +189,9 @@ impl Node {
                         None => entry.key_span = of.span.start..of.span.start,
                     }
                 }
+            }
+            (Content::Text(text), Content::Text(other)) if text.text == other.text => {
+                text.written.clone_from(&other.written);
             }
             _ => {}
         }
@@ -220,6 +221,14 @@ impl Node {
     pub(super) fn as_f64(&self) -> Option<f64> {
         match &self.value {
             Content::Number(number) => number.as_f64(),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one that may be shown: a name, and neither a credential nor from the environment.
+    pub(super) fn as_name(&self, field: &str) -> Option<&str> {
+        match &self.value {
+            Content::Text(Text { text, written: None }) if excerpt::is_name(field, text) => Some(text),
             _ => None,
         }
     }

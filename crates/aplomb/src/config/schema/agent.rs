@@ -181,7 +181,7 @@ impl Default for LimitsConfig {
     }
 }
 
-/// What a `react` agent is told.
+/// Asks the model, runs the tools that it asks for, until it answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]

@@ -236,7 +236,7 @@ impl Restart {
     }
 }
 
-/// What the tool executor `retry` is told.
+/// Calls a tool again where its error says that it may help.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
