@@ -90,7 +90,7 @@ fn sessions(memory: &MemoryConfig, registry: &Registry) -> Result<Arc<Sessions>,
     Ok(Arc::new(Sessions::new(made.map_err(|error| below(error, "memory"))?, must_recall)))
 }
 
-fn provider(llm: &LlmConfig) -> Result<&'static Provider, Error> {
+pub(crate) fn provider(llm: &LlmConfig) -> Result<&'static Provider, Error> {
     Provider::find(&llm.provider).ok_or_else(|| {
         let message = format!("llm.provider: no provider is called {:?}", llm.provider);
         Error::new(codes::CONFIG_VALIDATION, message)
@@ -131,7 +131,7 @@ fn model_name(llm: &LlmConfig, provider: &Provider) -> String {
     llm.model.clone().unwrap_or_else(|| provider.name.to_owned())
 }
 
-fn model_config(llm: &LlmConfig, provider: &Provider) -> Result<ModelConfig, Error> {
+pub(crate) fn model_config(llm: &LlmConfig, provider: &Provider) -> Result<ModelConfig, Error> {
     let Some(wire) = provider.wire else {
         let message = format!("llm.provider: {:?} is not there yet", provider.name);
         return Err(Error::new(codes::CONFIG_VALIDATION, message));
