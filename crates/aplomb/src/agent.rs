@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::config::{AgentConfig, LlmConfig, MemoryConfig, OnError, PluginRef, Provider, StreamMode};
 use crate::memory::Sessions;
-use crate::plugins::Registry;
+use crate::plugins::{Named, Registry};
 use crate::tools::{Tool, Toolbox};
 
 pub(crate) struct Agent {
@@ -70,7 +70,7 @@ impl Agent {
 }
 
 /// The selector of a plugin and its name.
-pub(crate) fn named<'a>(r#type: &'a Option<String>, r#impl: &'a Option<String>) -> (&'a str, &'a str) {
+pub(crate) fn named<'a>(r#type: &'a Option<String>, r#impl: &'a Option<String>) -> Named<'a> {
     match (r#type, r#impl) {
         (_, Some(name)) => ("impl", name),
         (Some(name), None) => ("type", name),

@@ -1,6 +1,6 @@
 //! What a document's shape cannot say: names that must exist, and keys that go together.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use aplomb_core::error::codes;
 use aplomb_core::near::did_you_mean;
@@ -12,6 +12,7 @@ use super::fit::listed;
 use super::node_at;
 use super::problem::{Path, Problem};
 use super::providers::Provider;
+use super::{RetryExecutorConfig, TransportRetry};
 use crate::plugins::{Registry, Seam};
 
 /// Checks a document that has been held against its schema, and whose misspelt keys are mended.
@@ -29,7 +30,7 @@ impl Check<'_> {
         {
             self.plugin(seam, root, key, &path);
         }
-        let mut ids = HashMap::new();
+        let mut ids = HashSet::new();
         let agents = path.field("agents");
         let Some(list) = field_mut(root, "agents") else { return };
         for (index, agent) in list.items_mut().iter_mut().enumerate() {
@@ -48,17 +49,24 @@ impl Check<'_> {
         ] {
             self.plugin(seam, agent, key, path);
         }
-        for owner in ["llm", "tool_executor"] {
-            let retry = if owner == "llm" { "retry" } else { "config" };
-            if let Some(node) = agent.at(&[owner, retry]) {
-                self.backoff(node, &path.field(owner).field(retry));
-            }
+        if let Some(retry) = agent.at(&["llm", "retry"]) {
+            self.backoff(
+                retry,
+                &path.field("llm").field("retry"),
+                TransportRetry::default().initial_backoff_ms,
+            );
+        }
+        if agent.at(&["tool_executor", "type"]).and_then(Node::as_text) == Some("retry")
+            && let Some(retry) = agent.at(&["tool_executor", "config"])
+        {
+            let initial = RetryExecutorConfig::default().initial_backoff_ms;
+            self.backoff(retry, &path.field("tool_executor").field("config"), initial);
         }
         if let Some(llm) = agent.entry("llm") {
             let start = llm.key_span.clone();
             self.llm(&llm.node, &start, &path.field(llm.written()));
         }
-        let mut ids = HashMap::new();
+        let mut ids = HashSet::new();
         let tools = path.field("tools");
         let Some(list) = field_mut(agent, "tools") else { return };
         for (index, tool) in list.items_mut().iter_mut().enumerate() {
@@ -69,13 +77,13 @@ impl Check<'_> {
     }
 
     /// An id that nobody else has.
-    fn unique(&mut self, ids: &mut HashMap<String, ()>, node: &Node, path: &Path<'_>, needed: &str) {
+    fn unique(&mut self, ids: &mut HashSet<String>, node: &Node, path: &Path<'_>, needed: &str) {
         let Some(entry) = node.entry("id") else { return };
         let Some(id) = entry.node.as_text() else { return };
         let path = path.field("id");
         if id.trim().is_empty() && !id.is_empty() {
             self.problems.push(Problem::invalid(path, needed).at(&entry.node.span));
-        } else if ids.insert(id.to_owned(), ()).is_some() {
+        } else if !ids.insert(id.to_owned()) {
             let what = format!(
                 "{} is taken",
                 entry.node.as_name("id").map_or("this".to_owned(), |id| format!("{id:?}"))
@@ -88,7 +96,7 @@ impl Check<'_> {
     fn plugin(&mut self, seam: Seam, owner: &mut Node, key: &str, path: &Path<'_>) {
         let Some(entry) = owner.entry_mut(key) else { return };
         let (written, span) = (entry.written().to_owned(), entry.key_span.clone());
-        if matches!(entry.node.kind(), "an object") {
+        if entry.node.is_table() {
             self.reference(seam, &mut entry.node, &path.field(&written), Some(span));
         }
     }
@@ -164,7 +172,7 @@ impl Check<'_> {
             for key in ["api_base", "api_key_env", "extra_headers", "ca_file"] {
                 if llm
                     .entry(key)
-                    .is_some_and(|entry| entry.node.kind() != "an object" || !entry.node.entries().is_empty())
+                    .is_some_and(|entry| !entry.node.is_table() || !entry.node.entries().is_empty())
                 {
                     problem(
                         key,
@@ -235,15 +243,18 @@ impl Check<'_> {
         }
     }
 
-    fn backoff(&mut self, node: &Node, path: &Path<'_>) {
-        let number = |key: &str, default: f64| node.at(&[key]).map_or(Some(default), Node::as_f64);
-        let (Some(initial), Some(max)) =
-            (number("initial_backoff_ms", 0.0), number("max_backoff_ms", 5_000.0))
-        else {
-            return;
+    /// A first delay that is not longer than the longest.
+    fn backoff(&mut self, retry: &Node, path: &Path<'_>, initial_ms: u64) {
+        let (initial, max) = (retry.entry("initial_backoff_ms"), retry.entry("max_backoff_ms"));
+        let Some(entry) = initial.or(max) else { return };
+        // A delay that is no number has been reported.
+        let ms = |entry: Option<&Entry>, default: u64| match entry {
+            Some(entry) => entry.node.as_f64(),
+            None => Some(default as f64),
         };
-        if let Some(entry) = node.entry("initial_backoff_ms").or_else(|| node.entry("max_backoff_ms"))
-            && initial.max(if node.entry("initial_backoff_ms").is_some() { 0.0 } else { 200.0 }) > max
+        let max_ms = TransportRetry::default().max_backoff_ms;
+        if let (Some(initial), Some(max)) = (ms(initial, initial_ms), ms(max, max_ms))
+            && initial > max
         {
             let what = "initial_backoff_ms must not be more than max_backoff_ms";
             self.problems.push(Problem::invalid(path.field(entry.written()), what).at(&entry.node.span));
@@ -276,7 +287,7 @@ pub(crate) fn is_python(name: &str) -> bool {
 }
 
 fn value_span(entry: &Entry) -> Span {
-    if entry.node.kind() == "an object" { entry.key_span.clone() } else { entry.node.span.clone() }
+    if entry.node.is_table() { entry.key_span.clone() } else { entry.node.span.clone() }
 }
 
 fn field_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {

@@ -43,9 +43,9 @@ static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::of::<Config>(
 /// The built-in plugins.
 static BUILT_IN: LazyLock<Registry> = LazyLock::new(Registry::new);
 
-/// What a config was read from. Equal to every other: two configs that say the same are the same.
+/// What a config was read from, and what it was then. Equal to every other: two configs that say the same are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Loaded(Option<Arc<Document>>);
+pub(crate) struct Loaded(Option<Arc<Document>>, Option<Arc<Config>>);
 
 /// Without the text, which may hold credentials.
 impl fmt::Debug for Loaded {
@@ -95,7 +95,8 @@ impl Config {
         env::replace(&mut document.root, &mut problems);
         let document = Arc::new(document);
         let mut config = read(&document, problems, &BUILT_IN, false)?;
-        config.loaded = Loaded(Some(document));
+        let read = Arc::new(config.clone());
+        config.loaded = Loaded(Some(document), Some(read));
         Ok(config)
     }
 
@@ -112,6 +113,9 @@ impl Config {
 
     /// Checks a config again that may have been made or changed in code, by what the program has registered.
     pub(crate) fn check(&self, registry: &Registry) -> Result<(), Error> {
+        if self.loaded.1.as_deref() == Some(self) && !self.has_impls() {
+            return Ok(());
+        }
         let value =
             serde_json::to_value(self).map_err(|error| Error::foreign(codes::CONFIG_VALIDATION, error))?;
         let mut document =
@@ -120,6 +124,19 @@ impl Config {
             document.root.take_places(&loaded.root);
         }
         read(&document, Vec::new(), registry, true).map(|_| ())
+    }
+
+    /// Whether it names a plugin that only the program can know.
+    fn has_impls(&self) -> bool {
+        let of_agent = |agent: &AgentConfig| {
+            agent.memory.as_ref().is_some_and(|memory| memory.r#impl.is_some())
+                || agent.pattern.r#impl.is_some()
+                || agent.tool_executor.r#impl.is_some()
+                || agent.context_assembler.as_ref().is_some_and(|assembler| assembler.r#impl.is_some())
+                || agent.tools.iter().any(|tool| tool.r#impl.is_some())
+        };
+        let of_all = [&self.runtime.r#impl, &self.session.r#impl, &self.events.r#impl];
+        of_all.iter().any(|name| name.is_some()) || self.agents.iter().any(of_agent)
     }
 
     /// One error of all agents that cannot be made ready, each with its place.

@@ -378,72 +378,78 @@ impl Registry {
         Unknown { before: format!("no {noun} is called"), after: String::new(), meant, help: known }
     }
 
-    pub(crate) fn make_tool(
-        &self,
-        plugin: (&str, &str),
-        config: &PluginConfig,
-    ) -> Result<Arc<dyn Tool>, Error> {
-        match &self.named(Seam::Tool, plugin)?.make {
-            Make::Tool(make) => make(config.0.clone().into()),
-            _ => Err(of_another_seam(plugin)),
-        }
+    pub(crate) fn make_tool(&self, name: Named<'_>, config: &PluginConfig) -> Result<Arc<dyn Tool>, Error> {
+        self.make(Seam::Tool, name, config, |make| match make {
+            Make::Tool(make) => Some(make),
+            _ => None,
+        })
     }
 
     pub(crate) fn make_pattern(
         &self,
-        plugin: (&str, &str),
+        name: Named<'_>,
         config: &PluginConfig,
     ) -> Result<Arc<dyn Pattern>, Error> {
-        match &self.named(Seam::Pattern, plugin)?.make {
-            Make::Pattern(make) => make(config.0.clone().into()),
-            _ => Err(of_another_seam(plugin)),
-        }
+        self.make(Seam::Pattern, name, config, |make| match make {
+            Make::Pattern(make) => Some(make),
+            _ => None,
+        })
     }
 
     pub(crate) fn make_memory(
         &self,
-        plugin: (&str, &str),
+        name: Named<'_>,
         config: &PluginConfig,
     ) -> Result<Arc<dyn Memory>, Error> {
-        match &self.named(Seam::Memory, plugin)?.make {
-            Make::Memory(make) => make(config.0.clone().into()),
-            _ => Err(of_another_seam(plugin)),
-        }
+        self.make(Seam::Memory, name, config, |make| match make {
+            Make::Memory(make) => Some(make),
+            _ => None,
+        })
     }
 
     pub(crate) fn make_tool_executor(
         &self,
-        plugin: (&str, &str),
+        name: Named<'_>,
         config: &PluginConfig,
     ) -> Result<ToolRetry, Error> {
-        match &self.named(Seam::ToolExecutor, plugin)?.make {
-            Make::ToolExecutor(make) => make(config.0.clone().into()),
-            _ => Err(of_another_seam(plugin)),
-        }
-    }
-
-    pub(crate) fn make_events(
-        &self,
-        plugin: (&str, &str),
-        config: &PluginConfig,
-    ) -> Result<Option<Arc<dyn Subscriber>>, Error> {
-        match &self.named(Seam::Events, plugin)?.make {
-            Make::Events(make) => make(config.0.clone().into()),
-            _ => Err(of_another_seam(plugin)),
-        }
-    }
-
-    fn named(&self, seam: Seam, (selector, name): (&str, &str)) -> Result<&Plugin, Error> {
-        self.find(seam, selector, name).map_err(|unknown| {
-            let error = Error::new(codes::PLUGIN_LOAD, unknown.what(&format!("{name:?}")));
-            error.with_hint(unknown.meant.unwrap_or(unknown.help))
+        self.make(Seam::ToolExecutor, name, config, |make| match make {
+            Make::ToolExecutor(make) => Some(make),
+            _ => None,
         })
     }
+
+    /// None for the sink that is there anyhow.
+    pub(crate) fn make_events(
+        &self,
+        name: Named<'_>,
+        config: &PluginConfig,
+    ) -> Result<Option<Arc<dyn Subscriber>>, Error> {
+        self.make(Seam::Events, name, config, |make| match make {
+            Make::Events(make) => Some(make),
+            _ => None,
+        })
+    }
+
+    fn make<T>(
+        &self,
+        seam: Seam,
+        (selector, name): Named<'_>,
+        config: &PluginConfig,
+        of_seam: impl Fn(&Make) -> Option<&Factory<T>>,
+    ) -> Result<T, Error> {
+        let plugin = self.find(seam, selector, name).map_err(|unknown| {
+            let error = Error::new(codes::PLUGIN_LOAD, unknown.what(&format!("{name:?}")));
+            error.with_hint(unknown.meant.unwrap_or(unknown.help))
+        })?;
+        match of_seam(&plugin.make) {
+            Some(make) => make(config.0.clone().into()),
+            None => Err(Error::new(codes::PLUGIN_ERROR, format!("the plugin {name:?} is of another seam"))),
+        }
+    }
 }
 
-fn of_another_seam((_, name): (&str, &str)) -> Error {
-    Error::new(codes::PLUGIN_ERROR, format!("the plugin {name:?} is of another seam"))
-}
+/// A selector, `type` or `impl`, and what it names.
+pub(crate) type Named<'a> = (&'a str, &'a str);
 
 /// A name that is no plugin's.
 pub(crate) struct Unknown {

@@ -238,6 +238,10 @@ impl Node {
         matches!(&self.value, Content::Text(text) if text.written.is_some())
     }
 
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.value, Content::Table(_))
+    }
+
     /// What it is, in words.
     pub(super) fn kind(&self) -> &'static str {
         match &self.value {

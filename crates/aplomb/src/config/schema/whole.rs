@@ -11,7 +11,7 @@ use crate::config::Loaded;
 pub struct Config {
     /// The address of this schema, for editors. Aplomb does not look at it.
     #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"https://…/schema/agent.schema.json")]
+    #[schemars(example = &"./agent.schema.json")]
     pub schema: Option<String>,
     /// The version of the format.
     #[schemars(example = &"1.0")]
