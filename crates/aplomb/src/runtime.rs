@@ -176,6 +176,7 @@ impl RuntimeBuilder {
         let live = LiveRuns::default();
         let credentials =
             agents.values().flat_map(|agent: &Agent| agent.model.credentials()).map(str::to_owned);
+        let credentials = credentials.chain(self.config.credentials());
         let redactor = Arc::new(Redactor::new(self.config.diagnostics.redact_keys, credentials));
         Ok(Runtime(Arc::new(Inner {
             agents,

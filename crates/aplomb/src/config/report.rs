@@ -7,7 +7,7 @@ use aplomb_core::redact::{self, Redactor};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::document::{Content, Document, Node};
+use super::document::{Content, Document, Node, is_secret};
 use super::problem::Problem;
 use super::{Config, node_at, problem};
 
@@ -101,6 +101,19 @@ impl Config {
         problem::error(suspicions, &document.source, &document.root)
     }
 
+    /// What plugins are told in fields whose names say that it is a credential: no event or error shows it.
+    pub(crate) fn credentials(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let of_agents = self.agents.iter().flat_map(|agent| {
+            let tools = agent.tools.iter().map(|tool| &tool.config);
+            tools.chain(agent.memory.iter().map(|memory| &memory.config)).chain([&agent.pattern.config])
+        });
+        for config in of_agents.chain([&self.events.config, &self.session.config]) {
+            config.0.iter().for_each(|(field, value)| credentials_in(field, value, &mut found));
+        }
+        found
+    }
+
     fn document(&self) -> std::borrow::Cow<'_, Document> {
         match &self.loaded.0 {
             Some(loaded) => std::borrow::Cow::Borrowed(loaded),
@@ -136,6 +149,15 @@ impl Config {
             }
         }
         Ok(value)
+    }
+}
+
+fn credentials_in(field: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) if is_secret(field) => found.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| credentials_in(field, item, found)),
+        Value::Object(fields) => fields.iter().for_each(|(field, value)| credentials_in(field, value, found)),
+        _ => {}
     }
 }
 

@@ -304,3 +304,53 @@ fn keys_of_all_agents_that_are_missing_are_told_at_once_or_are_warnings() {
     assert_eq!(paths, ["agents[0].llm.api_key_env", "agents[1].llm.api_key_env"]);
     assert!(warnings.iter().all(|warning| warning.line.is_some() && warning.hint.is_some()), "{warnings:?}");
 }
+
+/// A tool that tells everybody what it was told.
+struct Blabs(Blabbing);
+
+#[derive(Deserialize, JsonSchema)]
+struct Blabbing {
+    token: String,
+    region: String,
+}
+
+impl Tool for Blabs {
+    fn description(&self) -> &str {
+        "Blabs."
+    }
+
+    fn parameters(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    fn call(&self, _arguments: Value, _context: ToolContext) -> BoxFuture<'_, Result<Value, Error>> {
+        let Blabbing { token, region } = &self.0;
+        std::future::ready(Err(Error::new(codes::TOOL_AUTH, format!("{token} is not known in {region}"))))
+            .boxed()
+    }
+}
+
+struct Seen(Arc<Mutex<String>>);
+
+impl Subscriber for Seen {
+    fn on_event(&self, event: &Event) {
+        self.0.lock().unwrap().push_str(&serde_json::to_string(event).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_a_plugin_is_told_as_a_credential_is_in_no_event_and_the_rest_is() {
+    let seen = Arc::new(Mutex::new(String::new()));
+    let config = document(|agent| {
+        let steps = json!([{"reply": {"message": {"tool_calls": [{"name": "blabs"}]}}}, {"reply": {"message": {"text": "hi"}}}]);
+        agent["llm"]["script"]["steps"] = steps;
+        agent["tools"] = json!([{"id": "blabs", "impl": "blabs",
+            "config": {"token": "canary-0123456789", "region": "eu-central-1"}}]);
+    });
+    let registry = registry().tool("blabs", |config: Blabbing| Ok(Blabs(config)));
+    let builder = Runtime::builder(config).plugins(registry).subscriber(Seen(seen.clone()));
+    assert_eq!(builder.build().unwrap().run("a", "hi").await.unwrap(), "hi");
+    let seen = seen.lock().unwrap();
+    assert!(!seen.contains("canary-0123456789"), "{seen}");
+    assert!(seen.contains("[redacted] is not known in eu-central-1"), "{seen}");
+}

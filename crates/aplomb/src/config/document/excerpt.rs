@@ -87,7 +87,7 @@ fn hide(node: &Node, field: &str, line: &Span, hidden: &mut Vec<Span>) {
 }
 
 /// Whether a field's name says that its value is a secret, whatever the value is.
-fn is_secret(field: &str) -> bool {
+pub(in crate::config) fn is_secret(field: &str) -> bool {
     let field = field.to_ascii_lowercase();
     ["key", "token", "secret", "password", "authorization", "pin"].iter().any(|word| field.contains(word))
         && !field.ends_with("tokens")

@@ -5,6 +5,8 @@ mod json;
 mod toml;
 mod yaml;
 
+pub(super) use excerpt::is_secret;
+
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
