@@ -9,6 +9,7 @@
 //! ```
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking is its job")]
 
+mod config;
 mod events;
 mod faultlab;
 mod matrix;

@@ -7,17 +7,19 @@ use aplomb_core::error::{Code, codes};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 
-use crate::faultlab;
+use crate::{config, faultlab};
 
 const NOTE: &str = "<!-- Generated from the code by `cargo run -p xtask`. -->\n\n";
 
-fn references() -> Result<[(PathBuf, String); 4], String> {
+fn references() -> Result<[(PathBuf, String); 6], String> {
     let guide = docs().join("faultlab.md");
     let written = std::fs::read_to_string(&guide)
         .map_err(|error| format!("cannot read {}: {error}", guide.display()))?;
     Ok([
         (docs().join("errors.md"), errors()),
         (docs().join("events.md"), events()),
+        (docs().join("config.md"), config::reference(NOTE)),
+        (docs().join("../schema/agent.schema.json"), config::schema()),
         (docs().join("../schema/faultlab.schema.json"), faultlab::schema()),
         (guide, faultlab::guide(&written)?),
     ])

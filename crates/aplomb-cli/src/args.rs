@@ -16,6 +16,19 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run an agent once.
     Run(RunArguments),
+    /// Say what is wrong with a config, all at once; run nothing.
+    Validate(ValidateArguments),
+    /// Print the JSON Schema of configs, or of one plugin's config.
+    Schema(SchemaArguments),
+    /// List what a config can name: tools, patterns, memories and so on.
+    ListPlugins(ListArguments),
+    /// Look into a config.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Write a config to begin with.
+    Init(InitArguments),
+    /// Look whether everything is in place: config, keys, endpoints, clock, data folder.
+    Doctor(DoctorArguments),
     /// Explain error codes: all as a tree, or one.
     Errors(ErrorsArguments),
     /// Serve a model that fails by script, for tests of clients.
@@ -61,17 +74,122 @@ pub(crate) enum Format {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ValidateArguments {
+    /// The config file: JSON, or YAML or TOML by the end of its name.
+    pub(crate) config: PathBuf,
+    /// Refuse what is only likely to be a mistake, such as a key whose variable is not set here.
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print the config with its defaults. Values from the environment and credentials are not shown.
+    #[arg(long)]
+    pub(crate) show_resolved: bool,
+    /// How to tell it.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArguments {
+    /// The schema of this plugin's config.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) plugin: Option<String>,
+    /// Where the plugin goes, such as tool or memory; needed where a name is in several places.
+    #[arg(long, value_name = "SEAM", requires = "plugin")]
+    pub(crate) seam: Option<String>,
+    /// How to tell what goes wrong; a schema is JSON.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// Only those that go there, such as tool or memory.
+    #[arg(long, value_name = "SEAM")]
+    pub(crate) seam: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print a config with its defaults. Values from the environment are shown as they were written: ${VARIABLE}.
+    Show(ShowArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// The config file.
+    pub(crate) config: PathBuf,
+    /// Show no credential that stands in the file.
+    #[arg(long)]
+    pub(crate) redact: bool,
+    /// What to write it in.
+    #[arg(long, value_enum, default_value = "json")]
+    pub(crate) format: DocumentFormat,
+}
+
+/// What a config is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DocumentFormat {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// TOML.
+    Toml,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArguments {
+    /// The folder; made where it is not there.
+    pub(crate) folder: PathBuf,
+    /// What to begin with.
+    #[arg(long, value_enum, default_value = "minimal")]
+    pub(crate) template: Template,
+    /// How to tell it.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+}
+
+/// A config to begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Template {
+    /// One agent that answers by a script.
+    Minimal,
+    /// An agent with tools and a memory.
+    Tools,
+    /// The same agent by a script, by Anthropic, and by a server of your own.
+    MultiProvider,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// The config file; without one, only what needs none is looked at.
+    pub(crate) config: Option<PathBuf>,
+    /// Send nothing.
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Where data goes; the platform's data folder where it is not given.
+    #[arg(long, value_name = "FOLDER", env = "APLOMB_DATA_DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// How to tell it.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ErrorsArguments {
     /// A code, such as llm.rate_limit; all codes where none is given.
     pub(crate) code: Option<String>,
     /// How to print it.
     #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: ErrorsFormat,
+    pub(crate) format: ReportFormat,
 }
 
-/// How error codes are printed.
+/// How something is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ErrorsFormat {
+pub(crate) enum ReportFormat {
     /// For people.
     Text,
     /// As JSON.

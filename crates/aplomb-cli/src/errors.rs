@@ -6,37 +6,20 @@ use aplomb::error::{self, Code};
 use aplomb::{Error, codes};
 use serde_json::{Value, json};
 
-use crate::args::{ErrorsArguments, ErrorsFormat};
-use crate::output::{Output, talk};
-use crate::{exit, render};
+use crate::args::{ErrorsArguments, ReportFormat};
+use crate::report::{self, Report};
 
 pub(crate) fn errors(arguments: &ErrorsArguments) -> u8 {
-    match explain(arguments) {
-        Ok(text) => {
-            let output = Output::start(|| {});
-            output.data(text);
-            match output.finish(None) {
-                Ok(()) => exit::SUCCESS,
-                Err(error) => {
-                    talk(format_args!("error: cannot write to standard output: {error}"));
-                    exit::FAILED
-                }
-            }
-        }
-        Err(error) => {
-            talk(format_args!("{}", render::failure(&error)));
-            exit::of(&error)
-        }
-    }
+    report::give(explain(arguments).map(Report::data))
 }
 
 fn explain(arguments: &ErrorsArguments) -> Result<String, Error> {
     let code = arguments.code.as_deref().map(find).transpose()?;
     Ok(match (code, arguments.format) {
-        (None, ErrorsFormat::Text) => tree(),
-        (None, ErrorsFormat::Json) => pretty(&error::all().map(row).collect()),
-        (Some(code), ErrorsFormat::Text) => page(code),
-        (Some(code), ErrorsFormat::Json) => {
+        (None, ReportFormat::Text) => tree(),
+        (None, ReportFormat::Json) => pretty(&error::all().map(row).collect()),
+        (Some(code), ReportFormat::Text) => page(code),
+        (Some(code), ReportFormat::Json) => {
             let mut row = row(code);
             if let Value::Object(fields) = &mut row {
                 fields.insert("page".to_owned(), json!(code.page()));

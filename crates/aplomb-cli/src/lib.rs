@@ -1,25 +1,44 @@
 //! The `aplomb` command: reads arguments, calls the library, shows what came of it. Decides nothing about runs.
 //!
-//! A program of your own gets the whole command line by calling [`main`]; the errors that it declares are listed with the
-//! built-in ones.
+//! A program of your own gets the whole command line by calling [`main_with`] with the plugins that it registers; the
+//! errors that it declares are listed with the built-in ones.
 
 mod args;
+mod doctor;
 mod errors;
 mod exit;
 mod faultlab;
+mod init;
+mod inspect;
 mod output;
+mod plugins;
 mod render;
+mod report;
 mod run;
 mod signals;
 
 use std::process::ExitCode;
 
+use aplomb::plugins::Registry;
 use clap::Parser;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, ConfigCommand};
 
-/// Runs the command line of this process.
+/// Runs the command line of this process, with the built-in plugins.
 pub fn main() -> ExitCode {
+    main_with(Registry::new())
+}
+
+/// Runs the command line of this process, with these plugins: `run`, `validate`, `list-plugins` and all others know them.
+///
+/// ```no_run
+/// use aplomb::plugins::{NoConfig, Registry};
+///
+/// fn main() -> std::process::ExitCode {
+///     aplomb_cli::main_with(Registry::new().tool("my_calc", |_: NoConfig| Ok(aplomb::tools::Calc)))
+/// }
+/// ```
+pub fn main_with(registry: Registry) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -39,7 +58,13 @@ pub fn main() -> ExitCode {
     let code = runtime.block_on(async {
         match arguments.command {
             Command::Errors(arguments) => errors::errors(&arguments),
-            Command::Run(arguments) => run::run(arguments).await,
+            Command::Run(arguments) => run::run(arguments, registry).await,
+            Command::Validate(arguments) => inspect::validate(&arguments, registry),
+            Command::Config(ConfigCommand::Show(arguments)) => inspect::show(&arguments),
+            Command::Schema(arguments) => plugins::schema(&arguments, &registry),
+            Command::ListPlugins(arguments) => plugins::list(&arguments, &registry),
+            Command::Init(arguments) => init::init(&arguments),
+            Command::Doctor(arguments) => doctor::doctor(arguments, registry).await,
             Command::Faultlab(arguments) => faultlab::faultlab(arguments).await,
         }
     });

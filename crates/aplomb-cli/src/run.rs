@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use aplomb::config::Config;
 use aplomb::event::names;
+use aplomb::plugins::Registry;
 use aplomb::{
     Cancellation, Error, Event, Retry, RunRequest, RunResult, Runtime, StopReason, Subscriber, codes,
 };
@@ -21,7 +22,7 @@ use crate::signals::Signals;
 /// How long an interrupted run waits for a reader of its output.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(arguments: RunArguments) -> u8 {
+pub(crate) async fn run(arguments: RunArguments, registry: Registry) -> u8 {
     let terminal = io::stdout().is_terminal();
     let format = arguments.format.unwrap_or(if terminal { Format::Text } else { Format::Events });
     let cancellation = Cancellation::new();
@@ -34,7 +35,7 @@ pub(crate) async fn run(arguments: RunArguments) -> u8 {
             return exit::FAILED;
         }
     };
-    let code = match carry_out(arguments, format, terminal, &output, cancellation).await {
+    let code = match carry_out(arguments, registry, format, terminal, &output, cancellation).await {
         Ok(result) => end_of(&result, &signals),
         Err(error) => {
             if format == Format::Json {
@@ -57,17 +58,22 @@ pub(crate) async fn run(arguments: RunArguments) -> u8 {
 
 async fn carry_out(
     arguments: RunArguments,
+    registry: Registry,
     format: Format,
     terminal: bool,
     output: &Arc<Output>,
     cancellation: Cancellation,
 ) -> Result<RunResult, Error> {
-    let config = Config::from_file(&arguments.config)?;
+    let mut config = Config::from_file(&arguments.config)?;
     let agent_id = match arguments.agent {
         Some(agent) => agent,
         None => only_agent(&config)?,
     };
-    let builder = Runtime::builder(config);
+    // The other agents' keys need not be there. Where there is no such agent, the runtime says so, and who there is.
+    if config.agents.iter().any(|agent| agent.id == agent_id) {
+        config.keep_agent(&agent_id);
+    }
+    let builder = Runtime::builder(config).plugins(registry);
     let runtime = match format {
         Format::Text => builder.subscriber(Progress::new(terminal, output.clone())),
         Format::Events => builder.subscriber(EventLines(output.clone())),

@@ -116,6 +116,57 @@ impl ModelConfig {
             timeouts: Timeouts::default(),
         }
     }
+
+    /// What carries requests there.
+    ///
+    /// # Errors
+    ///
+    /// `config.validation` if the endpoint is not usable.
+    pub fn transport(&self) -> Result<Box<dyn Transport>, Error> {
+        Ok(match &self.endpoint {
+            Endpoint::Http { api_base, api_key, extra_headers, ca_file } => {
+                Box::new(HttpTransport::new(&Target {
+                    api_base,
+                    query: &self.query,
+                    headers: self.wire.headers(),
+                    key_header: self.quirks.key_header.unwrap_or(self.wire.key_header()),
+                    api_key: api_key.as_ref(),
+                    extra_headers,
+                    connect_timeout: self.timeouts.connect,
+                    ca_file: ca_file.as_deref(),
+                })?)
+            }
+            Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone())?),
+        })
+    }
+
+    /// What is sent to ask that.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written as JSON.
+    pub fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
+        let parameters = Parameters {
+            model: &self.model,
+            stream,
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+            reasons: self.reasons,
+            cache: &self.cache,
+            quirks: self.quirks,
+        };
+        let mut body = self.wire.request_body(parameters, request.messages, request.tools)?;
+        if !self.extra_body.is_empty() {
+            body = wire::merge(&body, &self.extra_body)?;
+        }
+        Ok(Request {
+            path: self.wire.path(&self.model, stream),
+            body: body.into(),
+            stream,
+            api_key: None,
+            run_id: request.run_id.to_owned(),
+        })
+    }
 }
 
 /// What is asked of a model.
@@ -171,21 +222,7 @@ impl Model {
             return Err(Error::new(codes::CONFIG_VALIDATION, message)
                 .with_hint("Anthropic's protocol alone asks for caching; other providers cache unasked"));
         }
-        let transport: Box<dyn Transport> = match &config.endpoint {
-            Endpoint::Http { api_base, api_key, extra_headers, ca_file } => {
-                Box::new(HttpTransport::new(&Target {
-                    api_base,
-                    query: &config.query,
-                    headers: config.wire.headers(),
-                    key_header: config.quirks.key_header.unwrap_or(config.wire.key_header()),
-                    api_key: api_key.as_ref(),
-                    extra_headers,
-                    connect_timeout: config.timeouts.connect,
-                    ca_file: ca_file.as_deref(),
-                })?)
-            }
-            Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone())?),
-        };
+        let transport = config.transport()?;
         Ok(Model { config, transport })
     }
 
@@ -237,7 +274,7 @@ impl Model {
             first_delta_ms: None,
         };
         let mut sent = 0;
-        let outcome = match self.request(request, stream) {
+        let outcome = match self.config.request(request, stream) {
             Ok(http) => {
                 sent = (http.body.len() as u64).saturating_sub(image_bytes(request.messages));
                 attempt.make(&*self.transport, Request { api_key: api_key.cloned(), ..http }).await
@@ -260,29 +297,6 @@ impl Model {
                 })
             }
         }
-    }
-
-    fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
-        let parameters = Parameters {
-            model: &self.config.model,
-            stream,
-            temperature: self.config.temperature,
-            max_tokens: self.config.max_tokens,
-            reasons: self.config.reasons,
-            cache: &self.config.cache,
-            quirks: self.config.quirks,
-        };
-        let mut body = self.config.wire.request_body(parameters, request.messages, request.tools)?;
-        if !self.config.extra_body.is_empty() {
-            body = wire::merge(&body, &self.config.extra_body)?;
-        }
-        Ok(Request {
-            path: self.config.wire.path(&self.config.model, stream),
-            body: body.into(),
-            stream,
-            api_key: None,
-            run_id: request.run_id.to_owned(),
-        })
     }
 
     /// The credentials that are sent with requests.

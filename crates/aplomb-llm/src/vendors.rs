@@ -241,11 +241,6 @@ impl Vendor {
                 return Err(invalid(message).with_hint("leave llm.openai_api_style out"));
             }
         };
-        if self.needs_key && wanted.api_key.is_none() && wanted.extra_headers.is_empty() {
-            let variable = self.key_variable.unwrap_or_default();
-            let message = format!("llm.api_key_env: {} needs a key", self.name);
-            return Err(invalid(message).with_hint(format!("export {variable}=…")));
-        }
         let reasons = wanted.reasons.unwrap_or_else(|| self.reasons(&wanted.model));
         let (api_base, query) = self.address(wire, &wanted)?;
         let endpoint = Endpoint::Http {

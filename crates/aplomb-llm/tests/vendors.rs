@@ -68,21 +68,6 @@ fn a_user_may_say_where_a_vendor_is_and_must_where_it_is_not_known() {
 }
 
 #[test]
-fn a_key_is_missed_only_where_nothing_works_without_it() {
-    for vendor in ALL {
-        let outcome = vendor.model(Wanted {
-            model: "m".to_owned(),
-            api_base: Some("http://host".to_owned()),
-            ..Wanted::default()
-        });
-        let local = matches!(vendor.name, "ollama" | "vllm" | "llama_cpp" | "openai_compatible");
-        assert_eq!(outcome.is_ok(), local, "{}", vendor.name);
-    }
-    let error = model("openai", "m", |wanted| wanted.api_key = None).unwrap_err();
-    assert!(error.to_string().contains("export OPENAI_API_KEY=…"), "{error}");
-}
-
-#[test]
 fn azure_is_reached_by_version_and_deployment_or_without() {
     // "Azure OpenAI API version lifecycle"; "REST API reference".
     let resource = "https://mine.openai.azure.com";

@@ -61,6 +61,19 @@ pub struct CredentialRequest {
     pub model: String,
 }
 
+impl CredentialRequest {
+    /// Outside of any run.
+    pub(crate) fn for_agent(agent_id: &str, provider: &str, model: Option<&str>) -> CredentialRequest {
+        CredentialRequest {
+            agent_id: agent_id.to_owned(),
+            session_id: String::new(),
+            run_id: String::new(),
+            provider: provider.to_owned(),
+            model: model.unwrap_or_default().to_owned(),
+        }
+    }
+}
+
 /// Where a credential comes from.
 ///
 /// It is read before the first request that needs it, and once more in a call whose credential was refused: if it is

@@ -20,6 +20,9 @@ mod credential;
 mod driver;
 pub mod host;
 mod memory;
+mod model;
+pub mod plugins;
+mod probe;
 mod request;
 mod runtime;
 mod stream;
@@ -33,6 +36,8 @@ pub use aplomb_core::run::{Ask, Capability, Pattern, RunUsage, StopReason, View}
 pub use aplomb_core::{failure, near, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
 pub use credential::{CommandCredential, Credential, CredentialRequest, CredentialSource, EnvCredential};
+pub use memory::Memory;
+pub use probe::{Probe, probe};
 pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_people};
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};

@@ -15,11 +15,12 @@ use aplomb_core::run::{Entry, Identity, Pattern, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::agent::{Agent, Own};
-use crate::config::{Config, LlmConfig};
-use crate::credential::{CredentialSource, Keyring, RunCredentials, SharedSource};
+use crate::agent::{Agent, Own, named};
+use crate::config::{Config, Warning};
+use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
+use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 use crate::stream::{ChunkQueue, RunStream};
 use crate::tools::Tool;
@@ -51,6 +52,7 @@ struct Inner {
     redactor: Arc<Redactor>,
     /// The program's own errors that were made known by hand.
     errors: Vec<Code>,
+    lock_timeout_ms: u64,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
 }
@@ -62,9 +64,8 @@ pub struct RuntimeBuilder {
     subscribers: Vec<Arc<dyn Subscriber>>,
     tools: Vec<(String, String, Arc<dyn Tool>)>,
     patterns: BTreeMap<String, Arc<dyn Pattern>>,
-    fallbacks: Vec<(String, LlmConfig)>,
     credentials: BTreeMap<String, SharedSource>,
-    errors: Vec<Code>,
+    registry: Registry,
 }
 
 impl RuntimeBuilder {
@@ -82,7 +83,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Gives an agent a tool of the program's own.
+    /// Takes the plugins that the config may name from there, in place of the built-in ones alone.
+    #[must_use]
+    pub fn plugins(mut self, registry: Registry) -> RuntimeBuilder {
+        self.registry = registry;
+        self
+    }
+
+    /// Gives an agent a tool of the program's own, as it is. One that a config can name is registered
+    /// ([`plugins`](RuntimeBuilder::plugins)).
     #[must_use]
     pub fn tool(mut self, agent_id: &str, tool_id: &str, tool: impl Tool) -> RuntimeBuilder {
         self.tools.push((agent_id.to_owned(), tool_id.to_owned(), Arc::new(tool)));
@@ -96,15 +105,6 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Gives an agent one more model to go on with where those before it fail for good.
-    ///
-    /// Its own retries are not looked at: how often a model is asked is the first one's matter.
-    #[must_use]
-    pub fn fallback(mut self, agent_id: &str, llm: LlmConfig) -> RuntimeBuilder {
-        self.fallbacks.push((agent_id.to_owned(), llm));
-        self
-    }
-
     /// Takes the credential of an agent's models from there, in place of the config's.
     #[must_use]
     pub fn credential(mut self, agent_id: &str, source: impl CredentialSource) -> RuntimeBuilder {
@@ -115,8 +115,30 @@ impl RuntimeBuilder {
     /// Makes an error of the program's own known, where its declaration was not derived.
     #[must_use]
     pub fn error<E: AgentError>(mut self) -> RuntimeBuilder {
-        self.errors.push(E::CODE);
+        self.registry = self.registry.error::<E>();
         self
+    }
+
+    /// Looks whether a runtime can be made of all this, and what may go wrong with it. Sends nothing. A key whose variable
+    /// is not set is a warning here, and so is what is likely to be a mistake; with `strict`, each is an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](RuntimeBuilder::build).
+    pub fn validate(mut self, strict: bool) -> Result<Vec<Warning>, Error> {
+        let suspicions = self.config.suspicions();
+        let warnings = self.config.warnings(&suspicions);
+        let given = self.config.clone();
+        for agent in &self.config.agents {
+            // Whether the key is there has been looked at; nothing reads this one.
+            let unread = || SharedSource(Arc::new(EnvCredential::new("")));
+            self.credentials.entry(agent.id.clone()).or_insert_with(unread);
+        }
+        self.build()?;
+        if strict {
+            given.refuse(suspicions)?;
+        }
+        Ok(warnings)
     }
 
     /// Makes the runtime. Sends nothing.
@@ -124,30 +146,36 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// `config.*` where an agent could not work, `plugin.error` where two errors have one code.
-    pub fn build(self) -> Result<Runtime, Error> {
-        // A config that was put together in code has not been checked yet.
-        self.config.check("config")?;
-        check_declared(&self.errors)?;
+    pub fn build(mut self) -> Result<Runtime, Error> {
+        self.registry.check()?;
+        // A config that was put together in code has not been checked yet, and names may be the program's.
+        self.config.check(&self.registry)?;
+        check_declared(self.registry.errors())?;
         let mut agents = BTreeMap::new();
+        let mut refused = Vec::new();
         for (index, agent) in self.config.agents.iter().enumerate() {
             let tools = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
-            let fallbacks = self.fallbacks.iter().filter(|(agent_id, _)| *agent_id == agent.id);
             let own = Own {
                 tools: tools.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone())).collect(),
                 pattern: self.patterns.get(&agent.id).cloned(),
-                fallbacks: fallbacks.map(|(_, llm)| llm).collect(),
                 credential: self.credentials.get(&agent.id).cloned(),
             };
-            let built = Agent::new(agent, own).map_err(|error| {
-                error.with_place(&format!("agents[{index}]")).or_context("agent_id", agent.id.as_str())
-            })?;
-            agents.insert(agent.id.clone(), built);
+            match Agent::new(agent, &self.registry, own) {
+                Ok(built) => {
+                    agents.insert(agent.id.clone(), built);
+                }
+                Err(error) => refused.push((index, error.or_context("agent_id", agent.id.as_str()))),
+            }
         }
+        self.config.all_of(refused)?;
+        let sink = &self.config.events;
+        let sink = self.registry.make_events(named(&sink.r#type, &sink.r#impl), &sink.config);
+        let sink = sink.map_err(|error| error.with_place("events"))?;
+        self.subscribers.extend(sink);
         let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id), "a tool"));
         let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None, "a pattern"));
-        let of_fallbacks = self.fallbacks.iter().map(|(agent_id, _)| (agent_id, None, "a fallback"));
         let of_credentials = self.credentials.keys().map(|agent_id| (agent_id, None, "a credential"));
-        let mut parts = of_tools.chain(of_patterns).chain(of_fallbacks).chain(of_credentials);
+        let mut parts = of_tools.chain(of_patterns).chain(of_credentials);
         if let Some((agent_id, tool_id, kind)) = parts.find(|(id, _, _)| !agents.contains_key(*id)) {
             let part = tool_id.map_or(kind.to_owned(), |tool_id| format!("tool {tool_id:?}"));
             let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
@@ -160,17 +188,16 @@ impl RuntimeBuilder {
             });
         }
         let live = LiveRuns::default();
-        let credentials = agents
-            .values()
-            .flat_map(|agent: &Agent| agent.models.iter())
-            .flat_map(|model| model.credentials());
-        let credentials = credentials.map(str::to_owned);
+        let models = agents.values().flat_map(|agent: &Agent| agent.models.iter());
+        let credentials = models.flat_map(|model| model.credentials()).map(str::to_owned);
+        let credentials = credentials.chain(self.config.credentials());
         let redactor = Arc::new(Redactor::new(self.config.diagnostics.redact_keys, credentials));
         Ok(Runtime(Arc::new(Inner {
             agents,
             live,
             redactor,
-            errors: self.errors,
+            errors: self.registry.errors().to_vec(),
+            lock_timeout_ms: self.config.session.lock_timeout_ms,
             host: self.host,
             subscribers: self.subscribers,
         })))
@@ -195,9 +222,8 @@ impl Runtime {
             subscribers: Vec::new(),
             tools: Vec::new(),
             patterns: BTreeMap::new(),
-            fallbacks: Vec::new(),
             credentials: BTreeMap::new(),
-            errors: Vec::new(),
+            registry: Registry::new(),
         }
     }
 
@@ -253,14 +279,14 @@ impl Runtime {
     ///
     /// `session.error` while a run of the session is under way.
     pub fn close_session(&self, session_id: &str) -> Result<(), Error> {
-        let memories: Vec<_> = self.0.agents.values().filter_map(|agent| agent.memory.as_ref()).collect();
-        if memories.iter().any(|memory| !memory.is_free(session_id)) {
+        let sessions: Vec<_> = self.0.agents.values().filter_map(|agent| agent.sessions.as_ref()).collect();
+        if sessions.iter().any(|sessions| !sessions.is_free(session_id)) {
             let message = format!("a run of session {session_id:?} is under way");
             return Err(Error::new(codes::SESSION_ERROR, message)
                 .with_hint("cancel it, or wait for its end")
                 .with_context("session_id", session_id));
         }
-        memories.iter().for_each(|memory| memory.forget(session_id));
+        sessions.iter().for_each(|sessions| sessions.forget(session_id));
         Ok(())
     }
 
@@ -342,7 +368,7 @@ impl Runtime {
                 setting: "timeout".to_owned(),
             }),
             // What nobody can name again is not worth remembering.
-            remembers: agent.memory.is_some() && session_can_go_on,
+            remembers: agent.sessions.is_some() && session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
             // The driver knows them when the run begins.
             benches: Vec::new(),
@@ -357,7 +383,8 @@ impl Runtime {
             credentials: RunCredentials::new(keyrings),
             benches: agent.benches.clone(),
             tools: agent.tools.clone(),
-            memory: agent.memory.clone(),
+            sessions: agent.sessions.clone(),
+            lock_timeout_ms: self.0.lock_timeout_ms,
             clock,
             publisher,
             cancellation,

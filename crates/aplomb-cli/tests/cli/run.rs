@@ -170,7 +170,7 @@ fn what_the_config_got_wrong_exits_with_2_and_names_the_place() {
     assert!(missing.stderr.contains("config.load") && missing.stderr.contains("/no/such/agent.json"));
     for (text, code, place) in [
         ("{\n  \"version\": \"1.0\",\n  \"agents\": [}", "config.load", ":3:14"),
-        ("{\n  \"version\": \"1.0\",\n  \"agnets\": []\n}", "config.validation", ":3:10"),
+        ("{\n  \"version\": \"1.0\",\n  \"agnets\": []\n}", "config.validation", ":3:3"),
         (r#"{"version": "1.0", "agents": []}"#, "config.validation", "agents"),
         (
             r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "mock", "model": "m", "script": {"steps": [{"reply": {"message": {"text": "{{nope}}"}}}]}}}]}"#,

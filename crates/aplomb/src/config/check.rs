@@ -1,160 +1,299 @@
-//! What a document's shape cannot say: ranges, and keys that go together.
+//! What a document's shape cannot say: names that must exist, and keys that go together.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
-use aplomb_core::error::{Code, Error, codes};
+use aplomb_core::error::codes;
 use aplomb_core::near::did_you_mean;
+use aplomb_core::redact;
+use aplomb_faultlab::script::Script;
 
-use super::{AgentConfig, Config, LlmConfig, Provider, ToolExecutorConfig};
-use crate::tools::{BUILT_IN, TOOL_ID, is_tool_id};
+use super::document::{Entry, Node, Span};
+use super::fit::listed;
+use super::node_at;
+use super::problem::{Path, Problem};
+use super::providers::Provider;
+use super::{RetryExecutorConfig, TransportRetry};
+use crate::plugins::{Registry, Seam};
 
-impl Config {
-    pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
-        let at = |code: Code, path: String, what: String| {
-            Error::new(code, format!("{name}: {path}: {what}")).with_context("path", path)
+/// Checks a document that has been held against its schema, and whose misspelt keys are mended.
+pub(super) struct Check<'a> {
+    pub(super) registry: &'a Registry,
+    /// Whether the registry is the program's, so that it knows every `impl`.
+    pub(super) knows_impls: bool,
+    pub(super) problems: &'a mut Vec<Problem>,
+}
+
+impl Check<'_> {
+    pub(super) fn document(&mut self, root: &mut Node) {
+        let path = Path::root();
+        for (seam, key) in [(Seam::Runtime, "runtime"), (Seam::Session, "session"), (Seam::Events, "events")]
+        {
+            self.plugin(seam, root, key, &path);
+        }
+        let mut ids = HashSet::new();
+        let agents = path.field("agents");
+        let Some(list) = field_mut(root, "agents") else { return };
+        for (index, agent) in list.items_mut().iter_mut().enumerate() {
+            let path = agents.item(index);
+            self.unique(&mut ids, agent, &path, "an agent needs a name");
+            self.agent(agent, &path);
+        }
+    }
+
+    fn agent(&mut self, agent: &mut Node, path: &Path<'_>) {
+        for (seam, key) in [
+            (Seam::Memory, "memory"),
+            (Seam::Pattern, "pattern"),
+            (Seam::ToolExecutor, "tool_executor"),
+            (Seam::ContextAssembler, "context_assembler"),
+        ] {
+            self.plugin(seam, agent, key, path);
+        }
+        if let Some(retry) = agent.at(&["llm", "retry"]) {
+            self.backoff(
+                retry,
+                &path.field("llm").field("retry"),
+                TransportRetry::default().initial_backoff_ms,
+            );
+        }
+        if agent.at(&["tool_executor", "type"]).and_then(Node::as_text) == Some("retry")
+            && let Some(retry) = agent.at(&["tool_executor", "config"])
+        {
+            let initial = RetryExecutorConfig::default().initial_backoff_ms;
+            self.backoff(retry, &path.field("tool_executor").field("config"), initial);
+        }
+        if let Some(llm) = agent.entry("llm") {
+            let start = llm.key_span.clone();
+            self.llm(&llm.node, &start, &path.field(llm.written()));
+        }
+        let mut ids = HashSet::new();
+        let tools = path.field("tools");
+        let Some(list) = field_mut(agent, "tools") else { return };
+        for (index, tool) in list.items_mut().iter_mut().enumerate() {
+            let path = tools.item(index);
+            self.unique(&mut ids, tool, &path, "a tool needs a name");
+            self.reference(Seam::Tool, tool, &path, None);
+        }
+    }
+
+    /// An id that nobody else has.
+    fn unique(&mut self, ids: &mut HashSet<String>, node: &Node, path: &Path<'_>, needed: &str) {
+        let Some(entry) = node.entry("id") else { return };
+        let Some(id) = entry.node.as_text() else { return };
+        let path = path.field("id");
+        if id.trim().is_empty() && !id.is_empty() {
+            self.problems.push(Problem::invalid(path, needed).at(&entry.node.span));
+        } else if !ids.insert(id.to_owned()) {
+            let what = format!(
+                "{} is taken",
+                entry.node.as_name("id").map_or("this".to_owned(), |id| format!("{id:?}"))
+            );
+            self.problems
+                .push(Problem::invalid(path, what).at(&entry.node.span).help("give each an id of its own"));
+        }
+    }
+
+    fn plugin(&mut self, seam: Seam, owner: &mut Node, key: &str, path: &Path<'_>) {
+        let Some(entry) = owner.entry_mut(key) else { return };
+        let (written, span) = (entry.written().to_owned(), entry.key_span.clone());
+        if entry.node.is_table() {
+            self.reference(seam, &mut entry.node, &path.field(&written), Some(span));
+        }
+    }
+
+    /// Exactly one of `type` and `impl`, which names something, whose config fits.
+    fn reference(&mut self, seam: Seam, node: &mut Node, path: &Path<'_>, key: Option<Span>) {
+        let start = key.unwrap_or(node.span.start..node.span.start);
+        let name = |key: &str| node.entry(key).filter(|entry| entry.node.as_text().is_some());
+        let (selector, entry) = match (name("type"), name("impl")) {
+            (Some(entry), None) => ("type", entry),
+            (None, Some(entry)) => ("impl", entry),
+            (Some(_), Some(entry)) => {
+                let problem = Problem::invalid(path, "it has both `type` and `impl`").at(&entry.key_span);
+                self.problems
+                    .push(problem.help("keep `type` for a built-in one, `impl` for one of your program"));
+                return;
+            }
+            // A selector that is no text has been reported; a session has a default.
+            (None, None) if node.entry("type").or(node.entry("impl")).is_some() || seam == Seam::Session => {
+                return;
+            }
+            (None, None) => {
+                let known = listed(&self.registry.built_in_names(seam));
+                let problem = Problem::invalid(path, "it has neither `type` nor `impl`").at(&start);
+                self.problems.push(problem.help(format!("the built-in types are {known}")));
+                return;
+            }
         };
-        let invalid = |path: String, what: String| at(codes::CONFIG_VALIDATION, path, what);
-        if self.agents.is_empty() {
-            return Err(invalid("agents".to_owned(), "at least one agent is needed".to_owned()));
+        let text = entry.node.as_text().unwrap_or_default().to_owned();
+        let span = entry.node.span.clone();
+        let shown = entry.node.as_name(selector).map_or("that".to_owned(), |name| format!("{name:?}"));
+        let at = path.field(entry.written());
+        if selector == "impl" && !self.knows_impls && !is_python(&text) {
+            return;
         }
-        let mut ids = BTreeSet::new();
-        for (index, agent) in self.agents.iter().enumerate() {
-            if !ids.insert(&agent.id) {
-                return Err(invalid(format!("agents[{index}].id"), format!("{:?} is taken", agent.id)));
+        match self.registry.find(seam, selector, &text) {
+            Ok(plugin) => {
+                let Some(config) = field_mut(node, "config") else { return };
+                let path = path.field("config").to_string();
+                plugin.schema.check(config, &path, codes::PLUGIN_CONFIG, self.problems);
             }
-            agent.check().map_err(|Problem { code, path, what, hint }| {
-                let error = at(code, format!("agents[{index}].{path}"), what);
-                match hint {
-                    Some(hint) => error.with_hint(hint),
-                    None => error,
-                }
-            })?;
-        }
-        Ok(())
-    }
-}
-
-struct Problem {
-    code: Code,
-    path: String,
-    what: String,
-    hint: Option<String>,
-}
-
-fn problem(path: &str, what: impl Into<String>) -> Result<(), Problem> {
-    Err(Problem { code: codes::CONFIG_VALIDATION, path: path.to_owned(), what: what.into(), hint: None })
-}
-
-fn in_range(path: &str, value: u32, range: std::ops::RangeInclusive<u32>, hint: &str) -> Result<(), Problem> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    problem(path, format!("{value} is not in {}..={}{hint}", range.start(), range.end()))
-}
-
-impl AgentConfig {
-    fn check(&self) -> Result<(), Problem> {
-        if self.id.trim().is_empty() {
-            return problem("id", "an agent needs a name");
-        }
-        self.llm.check()?;
-        in_range("runtime.max_steps", self.runtime.max_steps, 1..=u32::MAX, "")?;
-        in_range("retry.session.max_retries", self.retry.session.max_retries, 0..=100, "")?;
-        if let ToolExecutorConfig::Retry { config } = &self.tool_executor {
-            let path = "tool_executor.config.max_attempts";
-            in_range(path, config.max_attempts, 1..=100, "; use 1 to disable retries")?;
-            let backoff = (config.initial_backoff_ms, config.max_backoff_ms, config.backoff_multiplier);
-            check_backoff("tool_executor.config", backoff)?;
-        }
-        in_range(
-            "retry.exec.max_retries",
-            self.retry.exec.max_retries,
-            1..=100,
-            "; use 1 to disable retries",
-        )?;
-        let mut ids = BTreeSet::new();
-        for (index, tool) in self.tools.iter().enumerate() {
-            if !is_tool_id(&tool.id) {
-                return problem(&format!("tools[{index}].id"), format!("must be {TOOL_ID}"));
-            }
-            if !ids.insert(&tool.id) {
-                return problem(&format!("tools[{index}].id"), format!("{:?} is taken", tool.id));
-            }
-            if !BUILT_IN.iter().any(|(name, _)| *name == tool.r#type) {
-                let known = || BUILT_IN.iter().map(|(name, _)| *name);
-                let listed = || format!("the tools are: {}", known().collect::<Vec<_>>().join(", "));
-                return Err(Problem {
-                    code: codes::PLUGIN_LOAD,
-                    path: format!("tools[{index}].type"),
-                    what: format!("no tool is called {:?}", tool.r#type),
-                    hint: Some(did_you_mean(&tool.r#type, known()).unwrap_or_else(listed)),
+            Err(unknown) => {
+                let problem = Problem::new(codes::PLUGIN_LOAD, at, unknown.what(&shown)).at(&span);
+                self.problems.push(match (unknown.meant, unknown.help) {
+                    (Some(meant), _) => problem.meant(Some(meant)),
+                    (None, help) => problem.help(help),
                 });
             }
         }
-        Ok(())
+    }
+
+    fn llm(&mut self, llm: &Node, start: &Span, path: &Path<'_>) {
+        let Some(entry) = llm.entry("provider") else { return };
+        let Some(name) = entry.node.as_text() else { return };
+        let Some(provider) = Provider::find(name) else {
+            self.problems.push(unknown_provider(name, &entry.node, &path.field("provider")));
+            return;
+        };
+        let mut problem = |key: &str, what: String, help: &str| {
+            let span = llm.entry(key).map_or(start.clone(), value_span);
+            let problem = Problem::invalid(path.field(key), what).at(&span);
+            self.problems.push(if help.is_empty() { problem } else { problem.help(help) });
+        };
+        let has = |key: &str| llm.entry(key).is_some();
+        if matches!(provider, Provider::Mock) {
+            if !has("script") {
+                problem(
+                    "script",
+                    "mock needs a script to play".to_owned(),
+                    "such as {\"steps\": [{\"reply\": {\"message\": {\"text\": \"hi\"}}}]}",
+                );
+            }
+            for key in ["api_base", "api_key_env", "extra_headers", "ca_file"] {
+                if llm
+                    .entry(key)
+                    .is_some_and(|entry| !entry.node.is_table() || !entry.node.entries().is_empty())
+                {
+                    problem(
+                        key,
+                        "mock sends nothing".to_owned(),
+                        "remove the key, or choose another provider",
+                    );
+                }
+            }
+        } else {
+            if has("script") {
+                problem(
+                    "script",
+                    "only mock plays a script".to_owned(),
+                    "remove it, or write \"provider\": \"mock\"",
+                );
+            }
+            if !has("model") {
+                problem(
+                    "model",
+                    "a model needs a name".to_owned(),
+                    "the provider's documentation lists its models",
+                );
+            }
+            if provider.needs_address() && !has("api_base") {
+                let what = format!("{name} needs the address of an API");
+                problem("api_base", what, "such as http://localhost:11434/v1");
+            }
+        }
+        if llm
+            .at(&["model"])
+            .and_then(Node::as_text)
+            .is_some_and(|model| !model.is_empty() && model.trim().is_empty())
+        {
+            problem("model", "a model needs a name".to_owned(), "");
+        }
+        let hottest = provider.hottest();
+        if let Some(temperature) = llm.at(&["temperature"]).and_then(Node::as_f64)
+            && (hottest..=2.0).contains(&temperature)
+            && temperature > hottest
+        {
+            problem("temperature", format!("{temperature} is not in 0..={hottest} of {name}"), "");
+        }
+        if let Some(script) = llm.entry("script") {
+            self.script(script, &path.field("script"));
+        }
+        let path = path.field("fallbacks");
+        for (index, fallback) in
+            llm.at(&["fallbacks"]).map(Node::items).unwrap_or_default().iter().enumerate()
+        {
+            let start = fallback.span.start..fallback.span.start;
+            for key in ["retry", "fallbacks", "fallback_on"] {
+                if let Some(entry) = fallback.entry(key) {
+                    let path = path.item(index);
+                    let problem = Problem::invalid(path.field(key), "this is the first model's to say");
+                    self.problems.push(problem.at(&entry.key_span).help("remove the key"));
+                }
+            }
+            self.llm(fallback, &start, &path.item(index));
+        }
+    }
+
+    fn script(&mut self, script: &Entry, path: &Path<'_>) {
+        let text = script.node.to_value().to_string();
+        if let Err(error) = Script::from_json(&text) {
+            let what = redact::text(&error.to_string());
+            let what = what.split(" at line ").next().unwrap_or_default();
+            // A script's own errors begin with the path in it.
+            let inner = what
+                .split_once(": ")
+                .and_then(|(path, what)| Some((path, what, node_at(&script.node, path)?)));
+            self.problems.push(match inner {
+                Some((inner, what, node)) => Problem::invalid(format!("{path}.{inner}"), what).at(&node.span),
+                None => Problem::invalid(path, format!("it is no script: {what}")).at(&script.key_span),
+            });
+        }
+    }
+
+    /// A first delay that is not longer than the longest.
+    fn backoff(&mut self, retry: &Node, path: &Path<'_>, initial_ms: u64) {
+        let (initial, max) = (retry.entry("initial_backoff_ms"), retry.entry("max_backoff_ms"));
+        let Some(entry) = initial.or(max) else { return };
+        // A delay that is no number has been reported.
+        let ms = |entry: Option<&Entry>, default: u64| match entry {
+            Some(entry) => entry.node.as_f64(),
+            None => Some(default as f64),
+        };
+        let max_ms = TransportRetry::default().max_backoff_ms;
+        if let (Some(initial), Some(max)) = (ms(initial, initial_ms), ms(max, max_ms))
+            && initial > max
+        {
+            let what = "initial_backoff_ms must not be more than max_backoff_ms";
+            self.problems.push(Problem::invalid(path.field(entry.written()), what).at(&entry.node.span));
+        }
     }
 }
 
-impl LlmConfig {
-    fn check(&self) -> Result<(), Problem> {
-        match self.provider {
-            Provider::Mock if self.script.is_none() => {
-                return problem("llm.script", "mock needs a script to play");
-            }
-            Provider::OpenaiCompatible | Provider::Anthropic if self.script.is_some() => {
-                return problem("llm.script", "only mock plays a script");
-            }
-            Provider::OpenaiCompatible if self.api_base.is_none() => {
-                return problem("llm.api_base", "openai_compatible needs the address of an API");
-            }
-            _ => {}
-        }
-        // Source: the API references of both; Anthropic's ends at 1.
-        let hottest = if self.provider == Provider::Anthropic { 1.0 } else { 2.0 };
-        if self.temperature.is_some_and(|temperature| !(0.0..=hottest).contains(&temperature)) {
-            return problem("llm.temperature", format!("must be from 0 to {hottest}"));
-        }
-        let sends = [
-            ("llm.api_base", self.api_base.is_some()),
-            ("llm.api_key_env", self.api_key_env.is_some()),
-            ("llm.extra_headers", !self.extra_headers.0.is_empty()),
-            ("llm.ca_file", self.ca_file.is_some()),
-        ];
-        if let Some((path, _)) = sends.into_iter().find(|(_, set)| *set && self.provider == Provider::Mock) {
-            return problem(path, "mock sends nothing");
-        }
-        if self.model.trim().is_empty() {
-            return problem("llm.model", "a model needs a name");
-        }
-        let times = &self.timeouts;
-        for (path, limit) in [
-            ("llm.timeout_ms", self.timeout_ms),
-            ("llm.timeouts.connect_ms", times.connect_ms),
-            ("llm.timeouts.first_byte_ms", times.first_byte_ms),
-            ("llm.timeouts.idle_ms", times.idle_ms),
-            ("llm.timeouts.attempt_ms", times.attempt_ms),
-            ("llm.max_tokens", self.max_tokens.map(u64::from)),
-        ] {
-            if limit == Some(0) {
-                return problem(path, "must be at least 1; leave it out for the default");
-            }
-        }
-        in_range("llm.retry.max_attempts", self.retry.max_attempts, 1..=100, "; use 1 to disable retries")?;
-        let retry = &self.retry;
-        check_backoff(
-            "llm.retry",
-            (retry.initial_backoff_ms, retry.max_backoff_ms, retry.backoff_multiplier),
-        )?;
-        Ok(())
+fn unknown_provider(name: &str, node: &Node, path: &Path<'_>) -> Problem {
+    let names = Provider::names();
+    let shown = node.as_name("provider").map_or("that".to_owned(), |name| format!("{name:?}"));
+    let known = format!("the providers are {}", listed(&names));
+    let problem = |what: String| Problem::invalid(path, what).at(&node.span);
+    // A library of other systems that stands between them and providers.
+    if name.eq_ignore_ascii_case("litellm") {
+        let help = "run LiteLLM's proxy, and use openai_compatible with its address as api_base";
+        return problem(format!("no provider is called {shown}")).help(help);
+    }
+    match did_you_mean(name, names.iter().copied()) {
+        Some(meant) => problem(format!("no provider is called {shown}")).meant(Some(meant)),
+        None => problem(format!("no provider is called {shown}")).help(known),
     }
 }
 
-fn check_backoff(path: &str, (initial_ms, max_ms, multiplier): (u64, u64, f64)) -> Result<(), Problem> {
-    if !multiplier.is_finite() || multiplier < 1.0 {
-        return problem(&format!("{path}.backoff_multiplier"), "must be a number of at least 1");
-    }
-    if initial_ms > max_ms {
-        return problem(&format!("{path}.initial_backoff_ms"), "must not be more than max_backoff_ms");
-    }
-    Ok(())
+/// Whether a name is a path of Python's: `package.module:Class` or `package.module.Class`.
+pub(crate) fn is_python(name: &str) -> bool {
+    name.contains(['.', ':'])
+}
+
+fn value_span(entry: &Entry) -> Span {
+    if entry.node.is_table() { entry.key_span.clone() } else { entry.node.span.clone() }
+}
+
+fn field_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+    Some(&mut node.entry_mut(key)?.node)
 }

@@ -1,390 +1,227 @@
 //! `agent.json`: what an agent is, as a document.
 //!
-//! The keys are those of `docs/spec/runtime.md` §5, as far as they do something by now. Others are refused: a key that
-//! silently does nothing is worse than none.
+//! The keys are those of `docs/spec/runtime.md` §5. A document is read to values that know their places, variables are
+//! replaced, and everything that does not fit is reported at once; only then does it become a [`Config`]. Keys whose
+//! behaviour comes later ([`PENDING_KEYS`]) are refused: a key that silently does nothing is worse than none.
 
 mod check;
+mod document;
+mod env;
+mod fit;
+mod lacking;
+mod problem;
+mod providers;
+mod publish;
+mod report;
+mod schema;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
-pub use aplomb_core::decide::{ExecRetry, Jitter, Restart, SessionRetry, ToolRetry, TransportRetry};
 use aplomb_core::error::{Error, codes};
-use aplomb_core::near::did_you_mean;
-use aplomb_core::redact;
 pub use aplomb_faultlab::script::Script;
-pub use aplomb_llm::StreamMode;
-use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A whole document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Config {
-    /// The version of the format.
-    pub version: Version,
-    /// At least one agent, each with an id of its own.
-    pub agents: Vec<AgentConfig>,
-    /// What is shown of what goes on.
-    #[serde(default)]
-    pub diagnostics: DiagnosticsConfig,
-}
+pub use document::Format;
+pub use lacking::PENDING_KEYS;
+pub use publish::{reference, schema};
+pub use report::Warning;
+pub use schema::*;
 
-/// What is shown of what goes on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct DiagnosticsConfig {
-    /// The fields whose values are not shown in events and errors, wherever they stand; case and punctuation do not
-    /// count.
-    pub redact_keys: Vec<String>,
-}
+pub(crate) use check::is_python;
+pub(crate) use fit::Schema;
+pub(crate) use providers::Provider;
 
-impl Default for DiagnosticsConfig {
-    fn default() -> DiagnosticsConfig {
-        DiagnosticsConfig { redact_keys: redact::DEFAULT_KEYS.map(str::to_owned).to_vec() }
-    }
-}
+use crate::plugins::Registry;
+use document::{Document, Node, Source};
+use problem::Problem;
 
-/// The version of the format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Version {
-    /// The only one so far.
-    #[serde(rename = "1.0")]
-    V1,
-}
+/// The schema of a whole document. It is our own, so that it is one is proved by every test.
+static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::of::<Config>().ok());
 
-/// An agent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct AgentConfig {
-    /// How requests name it.
-    pub id: String,
-    /// How people name it.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// What it remembers of earlier runs of a session. Nothing where this is missing.
-    #[serde(default)]
-    pub memory: Option<MemoryConfig>,
-    /// How it goes about its work.
-    #[serde(default)]
-    pub pattern: PatternConfig,
-    /// The model.
-    pub llm: LlmConfig,
-    /// What it can do.
-    #[serde(default)]
-    pub tools: Vec<ToolConfig>,
-    /// How its tools are called.
-    #[serde(default)]
-    pub tool_executor: ToolExecutorConfig,
-    /// Its limits.
-    #[serde(default)]
-    pub runtime: LimitsConfig,
-    /// What to do about failures, beyond `llm.retry`.
-    #[serde(default)]
-    pub retry: RetryConfig,
-}
+/// The built-in plugins.
+static BUILT_IN: LazyLock<Registry> = LazyLock::new(Registry::new);
 
-/// What an agent remembers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum MemoryConfig {
-    /// The session's whole conversation, in this process.
-    Buffer {},
-}
+/// What a config was read from, and what it was then. Equal to every other: two configs that say the same are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Loaded(Option<Arc<Document>>, Option<Arc<Config>>);
 
-/// How an agent goes about its work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum PatternConfig {
-    /// Ask the model, run the tools that it asks for, until it answers.
-    React {
-        /// What it is told.
-        #[serde(default)]
-        config: ReactConfig,
-    },
-}
-
-impl Default for PatternConfig {
-    fn default() -> PatternConfig {
-        PatternConfig::React { config: ReactConfig::default() }
-    }
-}
-
-/// What a `react` agent is told.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct ReactConfig {
-    /// Standing instructions, before the conversation.
-    pub system_prompt: Option<String>,
-}
-
-/// How tools are called.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum ToolExecutorConfig {
-    /// Once: what failed is told to the model.
-    Safe {},
-    /// Again, where the error says that it may help.
-    Retry {
-        /// How often and when.
-        #[serde(default)]
-        config: ToolRetry,
-    },
-}
-
-impl Default for ToolExecutorConfig {
-    fn default() -> ToolExecutorConfig {
-        ToolExecutorConfig::Safe {}
-    }
-}
-
-/// A model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct LlmConfig {
-    /// Who serves it.
-    pub provider: Provider,
-    /// Its name.
-    pub model: String,
-    /// Where it is. Required for `openai_compatible`; `https://api.anthropic.com/v1` where it is missing for
-    /// `anthropic`.
-    #[serde(default)]
-    pub api_base: Option<String>,
-    /// The environment variable that holds the key. No key is sent where this is missing.
-    #[serde(default)]
-    pub api_key_env: Option<String>,
-    /// 0 to 2.
-    #[serde(default)]
-    pub temperature: Option<f64>,
-    /// The most tokens of an answer.
-    #[serde(default)]
-    pub max_tokens: Option<u32>,
-    /// To the first byte, to the last where the answer is not streamed; in ms.
-    #[serde(default)]
-    pub timeout_ms: Option<u64>,
-    /// Whether answers are streamed.
-    #[serde(default)]
-    pub stream: StreamMode,
-    /// How long things may take.
-    #[serde(default)]
-    pub timeouts: TimeoutsConfig,
-    /// The transport's retries.
-    #[serde(default)]
-    pub retry: TransportRetry,
-    /// Sent with every request; they win over Aplomb's own.
-    #[serde(default)]
-    pub extra_headers: ExtraHeaders,
-    /// Certificates to trust besides the platform's, in PEM form.
-    #[serde(default)]
-    pub ca_file: Option<PathBuf>,
-    /// What `mock` answers. Required there, refused elsewhere.
-    #[serde(default)]
-    pub script: Option<Script>,
-}
-
-/// Headers by name. Their values may be credentials, so they are not shown.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ExtraHeaders(pub BTreeMap<String, String>);
-
-impl fmt::Debug for ExtraHeaders {
+/// Without the text, which may hold credentials.
+impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_tuple("Loaded").field(&self.0.as_ref().map(|document| &*document.source.name)).finish()
     }
 }
 
-impl ExtraHeaders {
-    pub(crate) fn secret(&self) -> BTreeMap<String, SecretString> {
-        self.0.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone()))).collect()
-    }
-}
-
-/// Who serves a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Provider {
-    /// A script, in this process.
-    Mock,
-    /// Anthropic.
-    Anthropic,
-    /// Anybody who speaks OpenAI's Chat Completions.
-    OpenaiCompatible,
-}
-
-impl Provider {
-    /// The name in configs and messages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Provider::Mock => "mock",
-            Provider::Anthropic => "anthropic",
-            Provider::OpenaiCompatible => "openai_compatible",
-        }
-    }
-}
-
-/// `llm.timeouts`, in ms.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TimeoutsConfig {
-    /// To the connection; 10000 where this is missing.
-    pub connect_ms: Option<u64>,
-    /// To the first byte; `timeout_ms` where this is missing.
-    pub first_byte_ms: Option<u64>,
-    /// Without progress of the model; 60000 where this is missing.
-    pub idle_ms: Option<u64>,
-    /// For a whole attempt; unlimited where this is missing.
-    pub attempt_ms: Option<u64>,
-}
-
-/// A tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct ToolConfig {
-    /// How the model names it; unique.
-    pub id: String,
-    /// Which of the built-in tools it is.
-    pub r#type: String,
-    /// Whether the model gets it.
-    #[serde(default = "yes")]
-    pub enabled: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// An agent's limits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct LimitsConfig {
-    /// The most model calls of one run.
-    pub max_steps: u32,
-}
-
-impl Default for LimitsConfig {
-    fn default() -> LimitsConfig {
-        LimitsConfig { max_steps: 16 }
-    }
-}
-
-/// `agent.retry`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct RetryConfig {
-    /// The session's retries.
-    pub session: SessionRetry,
-    /// What `exec` adds.
-    pub exec: ExecRetry,
-    /// The longest wait that is slept, in ms; a longer one is reported with the time to come back.
-    pub max_inline_wait_ms: u64,
-    /// What happens to a call that fails after some of its answer was handed over.
-    pub restart: Restart,
-}
-
-impl Default for RetryConfig {
-    fn default() -> RetryConfig {
-        RetryConfig {
-            session: SessionRetry::default(),
-            exec: ExecRetry::default(),
-            max_inline_wait_ms: 60_000,
-            restart: Restart::Auto,
-        }
+impl PartialEq for Loaded {
+    fn eq(&self, _: &Loaded) -> bool {
+        true
     }
 }
 
 impl Config {
-    /// Reads a document.
+    /// Reads a file: JSON, or YAML or TOML where its name ends so.
     ///
     /// # Errors
     ///
-    /// `config.load` if it cannot be read or is no JSON, `config.validation` if it does not fit; the message names the
+    /// `config.load` if it cannot be read, is not valid, or needs a variable that is not set; `config.validation`,
+    /// `plugin.load` and `plugin.config` if it does not fit. The message lists everything that is wrong, each with its
     /// place.
     pub fn from_file(file: impl AsRef<Path>) -> Result<Config, Error> {
-        let file = file.as_ref();
-        let text = std::fs::read_to_string(file).map_err(|error| {
-            Error::new(codes::CONFIG_LOAD, format!("cannot read {}: {error}", file.display()))
-                .with_hint("run from the project's root, or give an absolute path to the config file")
-                .with_foreign_cause(error)
-        })?;
-        Config::from_json(&text, &file.display().to_string())
+        Config::of_document(Document::from_file(file.as_ref())?)
     }
 
-    /// Reads a document from text; `name` is what messages call it.
+    /// Reads JSON; `name` is what messages call it.
     ///
     /// # Errors
     ///
     /// As [`from_file`](Config::from_file).
     pub fn from_json(text: &str, name: &str) -> Result<Config, Error> {
-        // First as any JSON, so that a broken document is told from one that does not fit.
-        let document = serde_json::from_str::<Value>(text).map_err(|error| {
-            let place = format!("{name}:{}:{}", error.line(), error.column());
-            let message = format!("{place}: not valid JSON: {}", what_is_wrong(&error));
-            Error::new(codes::CONFIG_LOAD, message).with_foreign_cause(error)
-        })?;
-        if let Some(path) = placeholder(&document, "") {
-            let message = format!("{name}: {path}: ${{…}} is not replaced from the environment yet");
-            return Err(Error::new(codes::CONFIG_VALIDATION, message)
-                .with_hint("write the value; a key goes into api_key_env"));
-        }
-        let mut json = serde_json::Deserializer::from_str(text);
-        let config: Config = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let (path, inner) = (error.path().to_string(), error.into_inner());
-            let place = format!("{name}:{}:{}", inner.line(), inner.column());
-            Error::new(codes::CONFIG_VALIDATION, format!("{place}: {path}: {}", what_is_wrong(&inner)))
-                .with_hint(meant(&inner).unwrap_or_else(|| "docs/spec/runtime.md lists the keys".to_owned()))
-                .with_context("path", path)
-        })?;
-        config.check(name)?;
+        Config::from_text(text, name, Format::Json)
+    }
+
+    /// Reads a text; `name` is what messages call it.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_file`](Config::from_file).
+    pub fn from_text(text: &str, name: &str, format: Format) -> Result<Config, Error> {
+        Config::of_document(Document::parse(text, name, format)?)
+    }
+
+    fn of_document(mut document: Document) -> Result<Config, Error> {
+        let mut problems = Vec::new();
+        env::replace(&mut document.root, &mut problems);
+        let document = Arc::new(document);
+        let mut config = read(&document, problems, &BUILT_IN, false)?;
+        let read = Arc::new(config.clone());
+        config.loaded = Loaded(Some(document), Some(read));
         Ok(config)
     }
-}
 
-/// The message of a JSON error without its place, which ours gives in another form, and without the value that does not
-/// fit, which may be a credential in the wrong place.
-fn what_is_wrong(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let text = text.rfind(" at line ").and_then(|end| text.get(..end)).unwrap_or(&text);
-    match (text.split_once("string \""), text.rsplit_once("\", expected")) {
-        (Some((before, _)), Some((_, expected))) => format!("{before}string, expected{expected}"),
-        _ => redact::text(text),
-    }
-}
-
-/// The near match for an unknown key or value. Serde names what was found and what it knows in back-quotes.
-fn meant(error: &serde_json::Error) -> Option<String> {
-    let text = error.to_string();
-    let mut quoted = text.split('`').skip(1).step_by(2);
-    let found = quoted.next()?;
-    text.starts_with("unknown ").then(|| did_you_mean(found, quoted))?
-}
-
-/// Where a document holds the beginning of a `${VARIABLE}`.
-fn placeholder(value: &Value, path: &str) -> Option<String> {
-    match value {
-        Value::String(text) => text.contains("${").then(|| path.to_owned()),
-        Value::Array(items) => {
-            (0..).zip(items).find_map(|(index, item)| placeholder(item, &format!("{path}[{index}]")))
+    /// Leaves one agent alone.
+    pub fn keep_agent(&mut self, id: &str) {
+        let mut kept = self.agents.iter().map(|agent| agent.id == id).collect::<Vec<_>>().into_iter();
+        self.agents.retain(|agent| agent.id == id);
+        if let Some(loaded) = &mut self.loaded.0
+            && let Some(agents) = Arc::make_mut(loaded).root.entry_mut("agents")
+        {
+            agents.node.retain_items(|| kept.next().unwrap_or_default());
         }
-        Value::Object(fields) => fields.iter().find_map(|(key, field)| {
-            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            placeholder(field, &path)
-        }),
-        _ => None,
     }
+
+    /// Checks a config again that may have been made or changed in code, by what the program has registered.
+    pub(crate) fn check(&self, registry: &Registry) -> Result<(), Error> {
+        if self.loaded.1.as_deref() == Some(self) && !self.has_impls() {
+            return Ok(());
+        }
+        let value =
+            serde_json::to_value(self).map_err(|error| Error::foreign(codes::CONFIG_VALIDATION, error))?;
+        let mut document =
+            Document::of_value(&value, self.loaded.0.as_ref().map(|loaded| loaded.source.clone()));
+        if let Some(loaded) = &self.loaded.0 {
+            document.root.take_places(&loaded.root);
+        }
+        read(&document, Vec::new(), registry, true).map(|_| ())
+    }
+
+    /// Whether it names a plugin that only the program can know.
+    fn has_impls(&self) -> bool {
+        let of_agent = |agent: &AgentConfig| {
+            agent.memory.as_ref().is_some_and(|memory| memory.r#impl.is_some())
+                || agent.pattern.r#impl.is_some()
+                || agent.tool_executor.r#impl.is_some()
+                || agent.context_assembler.as_ref().is_some_and(|assembler| assembler.r#impl.is_some())
+                || agent.tools.iter().any(|tool| tool.r#impl.is_some())
+        };
+        let of_all = [&self.runtime.r#impl, &self.session.r#impl, &self.events.r#impl];
+        of_all.iter().any(|name| name.is_some()) || self.agents.iter().any(of_agent)
+    }
+
+    /// One error of all agents that cannot be made ready, each with its place.
+    pub(crate) fn all_of(&self, refused: Vec<(usize, Error)>) -> Result<(), Error> {
+        let path = |index: usize, error: &Error| match error.context("path").and_then(Value::as_str) {
+            Some(path) => format!("agents[{index}].{path}"),
+            // What the model says of its own settings begins with the setting.
+            None => match error.message().split_once(' ') {
+                Some((setting, _)) if setting.starts_with("llm.") => format!("agents[{index}].{setting}"),
+                _ => format!("agents[{index}]"),
+            },
+        };
+        let loaded = self.loaded.0.as_deref();
+        if let [(index, error)] = refused.as_slice() {
+            let path = path(*index, error);
+            let node = loaded.and_then(|loaded| Some((loaded, node_at(&loaded.root, &path)?)));
+            let error = error.clone().with_place(&format!("agents[{index}]"));
+            return Err(match node {
+                Some((loaded, node)) => error.with_place(&loaded.source.place(Some(&node.span))),
+                None => error,
+            }
+            .with_context("path", path));
+        }
+        let document = match loaded {
+            Some(loaded) => loaded,
+            None => &Document::of_value(&Value::Null, None),
+        };
+        let problems = refused.iter().map(|(index, error)| {
+            let path = path(*index, error);
+            let problem = Problem::new(error.code(), &path, error.message());
+            let problem = match error.hint() {
+                Some(hint) => problem.help(hint),
+                None => problem,
+            };
+            match node_at(&document.root, &path) {
+                Some(node) if loaded.is_some() => problem.at(&node.span),
+                _ => problem,
+            }
+        });
+        problem::error(problems.collect(), &document.source, &document.root)
+    }
+}
+
+/// Everything that is wrong with a document, or what it says.
+fn read(
+    document: &Document,
+    mut problems: Vec<Problem>,
+    registry: &Registry,
+    knows_impls: bool,
+) -> Result<Config, Error> {
+    let Document { source, root } = document;
+    // A variable that is not set leaves a text that says nothing of the rest.
+    problem::error(problems.split_off(0), source, root)?;
+    let Some(schema) = SCHEMA.as_ref() else {
+        return Err(Error::new(codes::CONFIG_ERROR, "the schema of configs is none"));
+    };
+    let mut mended = root.clone();
+    schema.check(&mut mended, "", fit::DOCUMENT, &mut problems);
+    lacking::check(schema, &mended, &mut problems);
+    check::Check { registry, knows_impls, problems: &mut problems }.document(&mut mended);
+    problem::error(problems, source, root)?;
+    serde_path_to_error::deserialize(mended.to_value()).map_err(|error| unread(&error, source, root))
+}
+
+/// What the schema lets pass and a type does not: a number that is too large for it.
+fn unread(error: &serde_path_to_error::Error<serde_json::Error>, source: &Source, root: &Node) -> Error {
+    let path = error.path().to_string();
+    let what = aplomb_core::redact::text(&error.inner().to_string());
+    let found = node_at(root, &path);
+    let problem = Problem::invalid(&path, what);
+    let problem = match found {
+        Some(node) => problem.at(&node.span),
+        None => problem,
+    };
+    problem::error(vec![problem], source, root)
+        .err()
+        .unwrap_or_else(|| Error::new(codes::CONFIG_VALIDATION, path))
+}
+
+/// The value at `agents[0].llm.model`.
+fn node_at<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
+    path.split(['.', '[']).filter(|step| !step.is_empty()).try_fold(root, |node, step| {
+        match step.strip_suffix(']') {
+            Some(index) => node.items().get(index.parse::<usize>().ok()?),
+            None => Some(&node.entry(step)?.node),
+        }
+    })
 }

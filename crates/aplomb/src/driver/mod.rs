@@ -9,6 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aplomb_core::error::{Error, codes};
+use aplomb_core::event::{EventName, names};
 use aplomb_core::message::{Message, ToolCall};
 use aplomb_core::run::{
     Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State, TimerKind, panic_message,
@@ -28,7 +29,7 @@ pub(crate) use publish::{Publisher, SharedPublisher};
 
 use crate::credential::{Credential, RunCredentials};
 use crate::host::RunClock;
-use crate::memory::Buffer;
+use crate::memory::Sessions;
 use crate::request::Cancellation;
 use crate::tools::{ToolContext, Toolbox};
 
@@ -40,7 +41,9 @@ pub(crate) struct Driver {
     pub(crate) credentials: RunCredentials,
     pub(crate) benches: Benches,
     pub(crate) tools: Arc<Toolbox>,
-    pub(crate) memory: Option<Arc<Buffer>>,
+    pub(crate) sessions: Option<Arc<Sessions>>,
+    /// How long a run waits for another one of its session, in ms.
+    pub(crate) lock_timeout_ms: u64,
     pub(crate) clock: Arc<RunClock>,
     pub(crate) publisher: SharedPublisher,
     pub(crate) cancellation: Cancellation,
@@ -50,11 +53,8 @@ pub(crate) struct Driver {
 /// begins a little later, and wins.
 const TOGETHER_MS: u64 = 20;
 
-/// How long a run waits for another one of its session, in ms.
-const SESSION_LOCK_TIMEOUT_MS: u64 = 30_000;
-
-/// The session's conversation, while it is the run's.
-type Session = Arc<Mutex<Option<OwnedMutexGuard<Vec<Arc<Message>>>>>>;
+/// The session, while it is the run's.
+type Session = Arc<Mutex<Option<OwnedMutexGuard<()>>>>;
 
 /// The effects that take time, each with the way to let go of it.
 #[derive(Default)]
@@ -121,9 +121,7 @@ impl Driver {
                 in_flight.begin(effect, self.acquire_session(effect, identity, in_flight.session.clone()));
             }
             Effect::AppendTranscript { messages } => {
-                if let Some(conversation) = &mut *lock(&in_flight.session) {
-                    conversation.extend(messages);
-                }
+                self.keep(identity, &messages);
             }
             Effect::CallModel { effect, target, messages, tools, announce_restart, .. } => {
                 let call =
@@ -196,27 +194,44 @@ impl Driver {
         identity: &Identity,
         session: Session,
     ) -> impl Future<Output = Input> + Send + 'static {
-        let conversation = self.memory.as_ref().map(|memory| memory.conversation(&identity.session_id));
-        let clock = self.clock.clone();
+        let sessions = self.sessions.clone();
+        let (session_id, lock_timeout_ms) = (identity.session_id.clone(), self.lock_timeout_ms);
+        let (clock, publisher, identity) = (self.clock.clone(), self.publisher.clone(), identity.clone());
         async move {
-            let Some(conversation) = conversation else {
+            let Some(sessions) = sessions else {
                 return Input::SessionAcquired { effect, history: Vec::new() };
             };
-            let too_late = clock.sleep_until(clock.at().saturating_add(SESSION_LOCK_TIMEOUT_MS), false);
+            let too_late = clock.sleep_until(clock.at().saturating_add(lock_timeout_ms), false);
             tokio::select! {
                 biased;
-                conversation = conversation.lock_owned() => {
-                    let history = conversation.clone();
-                    *lock(&session) = Some(conversation);
-                    Input::SessionAcquired { effect, history }
-                }
+                locked = sessions.lock(&session_id).lock_owned() => *lock(&session) = Some(locked),
                 () = too_late => {
-                    let message = format!("another run held the session for {SESSION_LOCK_TIMEOUT_MS} ms");
+                    let message = format!("another run held the session for {lock_timeout_ms} ms");
                     let error = Error::new(codes::SESSION_ERROR, message)
                         .with_hint("one run at a time per session: wait for the other one, or use another session_id");
-                    Input::SessionRefused { effect, error }
+                    return Input::SessionRefused { effect, error };
                 }
             }
+            let recalled = AssertUnwindSafe(sessions.memory.recall(&session_id)).catch_unwind().await;
+            match recalled.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+                Ok(history) => Input::SessionAcquired { effect, history },
+                Err(error) => {
+                    tell_of_memory(&publisher, names::MEMORY_INJECT_FAILED, &identity, &error);
+                    if sessions.must_recall {
+                        return Input::SessionRefused { effect, error };
+                    }
+                    Input::SessionAcquired { effect, history: Vec::new() }
+                }
+            }
+        }
+    }
+
+    /// Hands the memory what the run has added to the conversation.
+    fn keep(&self, identity: &Identity, messages: &[Arc<Message>]) {
+        let Some(sessions) = &self.sessions else { return };
+        let kept = AssertUnwindSafe(|| sessions.memory.keep(&identity.session_id, messages));
+        if let Err(error) = std::panic::catch_unwind(kept).unwrap_or_else(|panic| Err(panicked(&*panic))) {
+            tell_of_memory(&self.publisher, names::MEMORY_WRITEBACK_FAILED, identity, &error);
         }
     }
 
@@ -327,6 +342,22 @@ impl InFlight {
             abort.abort();
         }
         self.timers.retain(|(_, timer), _| *timer != effect);
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    Error::new(codes::EXECUTION_ERROR, format!("the memory panicked: {}", panic_message(panic)))
+}
+
+fn tell_of_memory(publisher: &SharedPublisher, name: EventName, identity: &Identity, error: &Error) {
+    let payload = serde_json::json!({
+        "agent_id": identity.agent_id,
+        "session_id": identity.session_id,
+        "error": error.to_string(),
+        "error_details": error.details(),
+    });
+    if let Value::Object(payload) = payload {
+        publisher.publish(name, payload);
     }
 }
 

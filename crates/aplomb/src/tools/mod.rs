@@ -147,18 +147,12 @@ impl Toolbox {
 }
 
 /// What an id of a tool must be. Source: OpenAI API reference, `tools[].function.name`; Anthropic's is the same.
-pub(crate) const TOOL_ID: &str = "1 to 64 letters, digits, underscores or dashes";
+const TOOL_ID: &str = "1 to 64 letters, digits, underscores or dashes";
 
-pub(crate) fn is_tool_id(id: &str) -> bool {
+fn is_tool_id(id: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=64).contains(&id.len()) && id.bytes().all(fits)
 }
-
-type MakeTool = fn() -> Arc<dyn Tool>;
-
-/// The tools that a config can name, by their `type`.
-pub(crate) const BUILT_IN: [(&str, MakeTool); 2] =
-    [("calc", || Arc::new(Calc)), ("current_time", || Arc::new(CurrentTime))];
 
 /// A required text argument.
 fn text_argument<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, Error> {

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use aplomb::config::LlmConfig;
 use aplomb::event::names;
 use aplomb::tools::{Tool, ToolContext};
 use aplomb::{CommandCredential, Credential, CredentialRequest, CredentialSource, Error, RunRequest, codes};
@@ -23,10 +22,13 @@ fn too_long() -> Value {
 }
 
 /// A second provider, which speaks the other protocol.
-async fn other(script: Value) -> (FaultServer, LlmConfig) {
+async fn other(script: Value) -> (FaultServer, Value) {
     let server = FaultServer::start(Script::from_json(&script.to_string()).unwrap()).await.unwrap();
-    let llm = json!({ "provider": "anthropic", "model": "other", "api_base": server.base_url() });
-    let llm = serde_json::from_value(llm).unwrap();
+    // Cargo sets it for every test, so that a key is there to be sent.
+    let llm = json!({
+        "provider": "anthropic", "model": "other", "api_base": server.base_url(),
+        "api_key_env": "CARGO_MANIFEST_DIR",
+    });
     (server, llm)
 }
 
@@ -38,7 +40,7 @@ async fn a_run_goes_on_with_another_providers_model_in_the_middle_of_its_tools()
     let first = once([calls(&[("calc", json!({ "expression": "9*9" }))]), quota_spent()]);
     let lab = Setup::new(first)
         .agent(|agent| agent["tools"] = json!([{ "id": "calc", "type": "calc" }]))
-        .build(|builder| builder.fallback("assistant", llm))
+        .agent(move |agent| agent["llm"]["fallbacks"] = json!([llm]))
         .start()
         .await;
     let outcome = lab.run(hi()).await;
@@ -55,7 +57,7 @@ async fn a_model_that_was_left_is_passed_over_by_the_agents_other_runs_for_a_min
     let (server, llm) = other(always(text("ok"))).await;
     let lab = Setup::new(always(status(503)))
         .agent(no_retries)
-        .build(|builder| builder.fallback("assistant", llm))
+        .agent(move |agent| agent["llm"]["fallbacks"] = json!([llm]))
         .start()
         .await;
     for _ in 0..3 {
@@ -69,7 +71,7 @@ async fn a_call_that_fails_everywhere_lists_every_attempt_with_its_model() {
     let (_server, llm) = other(always(status(503))).await;
     let lab = Setup::new(always(status(503)))
         .agent(no_retries)
-        .build(|builder| builder.fallback("assistant", llm))
+        .agent(move |agent| agent["llm"]["fallbacks"] = json!([llm]))
         .start()
         .await;
     let outcome = lab.run(hi()).await;
@@ -84,8 +86,11 @@ async fn a_call_that_fails_everywhere_lists_every_attempt_with_its_model() {
 async fn what_an_interrupted_answer_has_said_is_taken_back_before_another_model_speaks() {
     let (_server, llm) = other(always(text("whole"))).await;
     let cut = always(events(&[r#"{"choices":[{"index":0,"delta":{"content":"half"}}]}"#]));
-    let lab =
-        Setup::new(cut).agent(no_retries).build(|builder| builder.fallback("assistant", llm)).start().await;
+    let lab = Setup::new(cut)
+        .agent(no_retries)
+        .agent(move |agent| agent["llm"]["fallbacks"] = json!([llm]))
+        .start()
+        .await;
     let outcome = lab.watch(hi()).await;
     assert_eq!(outcome.output.as_deref().unwrap(), "whole");
     assert_eq!(kept_text(&outcome.chunks), "whole");

@@ -191,15 +191,15 @@ fn a_mistake_in_the_shape_is_named_with_path_line_and_column() {
             r#""max_attempts": "three""#,
             "three",
             "agents[0].llm.retry.max_attempts",
-            "u32",
+            "an integer",
         ),
-        (r#""model": "m""#, r#""model": ["m"]"#, "[\"m\"]", "agents[0].llm.model", "string"),
+        (r#""model": "m""#, r#""model": ["m"]"#, "[\"m\"]", "agents[0].llm.model", "a string"),
         (
             r#""provider": "openai_compatible""#,
             r#""provider": "openia""#,
             "openia",
             "agents[0].llm.provider",
-            "openai_compatible",
+            "\"openai\"",
         ),
         (r#""version": "1.0""#, r#""version": "2.0""#, "2.0", "version", "1.0"),
         (r#""id": "assistant""#, r#""id": "assistant", "tols": []"#, "tols", "agents[0]", "tools"),
@@ -213,7 +213,8 @@ fn a_mistake_in_the_shape_is_named_with_path_line_and_column() {
         assert!(shown.contains(path) && shown.contains(expected), "{shown}");
         // A column follows.
         let after = shown.split(&format!("my/agent.json:{line}:")).nth(1).unwrap();
-        let column: usize = after.split(':').next().unwrap().parse().unwrap();
+        let column = after.split(|letter: char| !letter.is_ascii_digit()).next().unwrap();
+        let column: usize = column.parse().unwrap();
         let length = wrong.lines().nth(line - 1).unwrap().len();
         assert!((1..=length + 1).contains(&column), "{shown}");
     }
@@ -250,8 +251,8 @@ fn a_document_that_is_no_json_is_named_with_line_and_column() {
     std::fs::write(&file, &wrong).unwrap();
     for error in [Config::from_file(&file).unwrap_err(), Runtime::from_config(&file).err().unwrap()] {
         assert_eq!(error.code(), codes::CONFIG_LOAD);
-        // The comma is missed where the next key begins.
-        let (line, column) = place_of(&wrong, r#""api_base""#);
+        // Just behind the value that a comma has to follow.
+        let (line, column) = place_of(&wrong, "\n        \"api_base\"");
         let place = format!("{}:{line}:{column}", file.display());
         assert!(error.to_string().contains(&place), "{place}: {error}");
     }

@@ -1,0 +1,76 @@
+//! `aplomb validate` and `aplomb config show`: what a config says, and what is wrong with it. Nothing is sent.
+
+use aplomb::config::Config;
+use aplomb::plugins::Registry;
+use aplomb::{Error, Runtime, codes};
+use serde_json::{Value, json};
+
+use crate::args::{DocumentFormat, ReportFormat, ShowArguments, ValidateArguments};
+use crate::output::for_terminal;
+use crate::render::WARN;
+use crate::report::{self, Report};
+
+pub(crate) fn validate(arguments: &ValidateArguments, registry: Registry) -> u8 {
+    report::give_as(arguments.format, look(arguments, registry))
+}
+
+fn look(arguments: &ValidateArguments, registry: Registry) -> Result<Report, Error> {
+    let config = Config::from_file(&arguments.config)?;
+    let resolved = arguments.show_resolved.then(|| config.resolved(true)).transpose()?;
+    let agents: Vec<_> = config.agents.iter().map(|agent| agent.id.clone()).collect();
+    let warnings = Runtime::builder(config).plugins(registry).validate(arguments.strict)?;
+    let file = arguments.config.display().to_string();
+    let report = match (arguments.format, resolved) {
+        (ReportFormat::Json, resolved) => {
+            let mut told = json!({"valid": true, "file": file, "agents": agents, "warnings": warnings});
+            if let (Some(resolved), Value::Object(fields)) = (resolved, &mut told) {
+                fields.insert("resolved".to_owned(), resolved);
+            }
+            Report::json(&told)
+        }
+        (ReportFormat::Text, Some(resolved)) => Report::json(&resolved),
+        (ReportFormat::Text, None) => {
+            let agents = agents.join(", ");
+            Report::data(format!("{file} is valid; agents: {}\n", for_terminal(&agents)))
+        }
+    };
+    Ok(warnings.iter().fold(report, |report, warning| {
+        report.talk(format!("{WARN}warning{WARN:#}: {}", for_terminal(&warning.to_string())))
+    }))
+}
+
+pub(crate) fn show(arguments: &ShowArguments) -> u8 {
+    let format = match arguments.format {
+        DocumentFormat::Json => ReportFormat::Json,
+        DocumentFormat::Yaml | DocumentFormat::Toml => ReportFormat::Text,
+    };
+    report::give_as(format, written(arguments))
+}
+
+fn written(arguments: &ShowArguments) -> Result<Report, Error> {
+    let mut config = Config::from_file(&arguments.config)?.resolved(arguments.redact)?;
+    match arguments.format {
+        DocumentFormat::Json => Ok(Report::json(&config)),
+        DocumentFormat::Yaml => serde_saphyr::to_string(&config)
+            .map(Report::data)
+            .map_err(|error| Error::foreign(codes::CONFIG_ERROR, error)),
+        DocumentFormat::Toml => {
+            without_null(&mut config);
+            toml::to_string(&config)
+                .map(Report::data)
+                .map_err(|error| Error::foreign(codes::CONFIG_ERROR, error))
+        }
+    }
+}
+
+/// TOML has no null; what is missing has its default just the same.
+fn without_null(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}

@@ -1,0 +1,464 @@
+//! Holds a value against a JSON Schema, and says what does not fit: everything, with its place and what was expected.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use aplomb_core::error::{Code, codes};
+use aplomb_core::near::{did_you_mean, near};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use super::document::{Content, Entry, Node, Span};
+use super::lacking;
+use super::problem::{Problem, shown};
+
+/// A JSON Schema, ready to be held against values.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) value: Value,
+    validator: Validator,
+}
+
+impl Schema {
+    /// The schema of what deserialises to a `T`. Null is not in it: it stands for the default and is taken out before.
+    pub(crate) fn of<T: JsonSchema>() -> Result<Schema, String> {
+        let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+        let mut value = generator.into_root_schema_for::<T>().to_value();
+        without_null(&mut value);
+        Schema::new(value)
+    }
+
+    pub(crate) fn new(value: Value) -> Result<Schema, String> {
+        let validator = jsonschema::validator_for(&value).map_err(|error| error.to_string())?;
+        Ok(Schema { value, validator })
+    }
+
+    /// What does not fit. Keys that are misspelt are mended, so that what stands below them is looked at, too.
+    pub(super) fn check(&self, node: &mut Node, path: &str, code: Code, problems: &mut Vec<Problem>) {
+        drop_nulls(node);
+        let fit = Fit { schema: &self.value, path, code };
+        let value = node.to_value();
+        let errors: Vec<_> = self.validator.iter_errors(&value).collect();
+        let unknown: Vec<_> = errors.iter().filter_map(|error| fit.unknown_keys(error)).collect();
+        if unknown.is_empty() {
+            problems.extend(errors.iter().filter_map(|error| fit.problem(error, node)));
+            return;
+        }
+        for Unknown { pointer, keys, known } in unknown {
+            fit.mend(node, &pointer, &keys, &known, problems);
+        }
+        let value = node.to_value();
+        let errors = self.validator.iter_errors(&value);
+        problems.extend(errors.filter_map(|error| fit.problem(&error, node)));
+    }
+
+    /// The schema of the value at a path of keys, `[]` being every item.
+    pub(super) fn at(&self, path: &[&str]) -> Option<&Value> {
+        path.iter().try_fold(resolved(&self.value, &self.value), |schema, step| {
+            let next =
+                if *step == "[]" { schema.get("items")? } else { schema.get("properties")?.get(step)? };
+            Some(resolved(&self.value, next))
+        })
+    }
+}
+
+/// A schema, where another one refers to it.
+pub(super) fn resolved<'a>(whole: &'a Value, schema: &'a Value) -> &'a Value {
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
+    match target.and_then(|pointer| whole.pointer(pointer)) {
+        Some(target) => target,
+        None => schema,
+    }
+}
+
+/// Takes null out of what a schema allows, and says how large a number may be.
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("format").is_some_and(|format| format == "uint32")
+                && !fields.contains_key("maximum")
+            {
+                fields.insert("maximum".to_owned(), u32::MAX.into());
+            }
+            if let Some(Value::Array(types)) = fields.get_mut("type") {
+                types.retain(|kind| kind != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    fields.insert("type".to_owned(), only);
+                }
+            }
+            if let Some(Value::Array(options)) = fields.get_mut("anyOf") {
+                options.retain(|option| option.get("type").is_none_or(|kind| kind != "null"));
+                if let [only] = options.as_slice() {
+                    let only = only.clone();
+                    fields.remove("anyOf");
+                    if let Value::Object(only) = only {
+                        fields.extend(only);
+                    }
+                }
+            }
+            fields.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+/// Takes out the fields that are null: they have their defaults. A script has a vocabulary of its own.
+fn drop_nulls(node: &mut Node) {
+    match &mut node.value {
+        Content::Table(entries) => {
+            entries.retain(|entry| !matches!(entry.node.value, Content::Null));
+            let entries = entries.iter_mut().filter(|entry| entry.key != "script");
+            entries.for_each(|entry| drop_nulls(&mut entry.node));
+        }
+        Content::List(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// The most unknown keys of one object for which a known one is looked for.
+const MOST_LOOKED_AT: usize = 200;
+
+struct Fit<'a> {
+    schema: &'a Value,
+    /// Where the value stands in the document.
+    path: &'a str,
+    code: Code,
+}
+
+struct Unknown {
+    pointer: String,
+    keys: Vec<String>,
+    known: Vec<String>,
+}
+
+impl Fit<'_> {
+    fn unknown_keys(&self, error: &ValidationError<'_>) -> Option<Unknown> {
+        let (ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected }) = error.kind()
+        else {
+            return None;
+        };
+        let properties = self.owner(error).get("properties").and_then(Value::as_object);
+        Some(Unknown {
+            pointer: error.instance_path().as_str().to_owned(),
+            keys: unexpected.clone(),
+            known: properties.into_iter().flatten().map(|(key, _)| key.clone()).collect(),
+        })
+    }
+
+    /// Reports unknown keys. One that is near to a key that is missing is taken for it; others are taken out.
+    fn mend(
+        &self,
+        node: &mut Node,
+        pointer: &str,
+        keys: &[String],
+        known: &[String],
+        problems: &mut Vec<Problem>,
+    ) {
+        let (path, _) = self.locate(node, pointer);
+        let Some(Node { value: Content::Table(entries), .. }) = node_mut(node, pointer) else { return };
+        let mut told = 0;
+        let unknown: HashSet<_> = keys.iter().map(String::as_str).collect();
+        let present: HashSet<_> = entries.iter().map(|entry| entry.key.clone()).collect();
+        let mut missing: Vec<_> =
+            known.iter().map(String::as_str).filter(|key| !present.contains(*key)).collect();
+        entries.retain_mut(|entry| {
+            if !unknown.contains(entry.key.as_str()) {
+                return true;
+            }
+            told += 1;
+            if told > MOST_LOOKED_AT {
+                problems.push(Problem::new(self.code, &path, "there is no such key").at(&entry.key_span));
+                return false;
+            }
+            let key = shown(&entry.key);
+            let key_path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let problem =
+                Problem::new(self.code, &key_path, format!("there is no key {key:?}")).at(&entry.key_span);
+            if let Some(instead) = lacking::of(&key_path) {
+                problems.push(Problem { what: instead.what.to_owned(), ..problem }.help(instead.instead));
+                return false;
+            }
+            if let Some(right) = near(&entry.key, missing.iter().copied()).first().copied() {
+                problems.push(problem.meant(did_you_mean(&entry.key, missing.iter().copied())));
+                missing.retain(|key| *key != right);
+                entry.misspelt = Some(std::mem::replace(&mut entry.key, right.to_owned()));
+                return true;
+            }
+            problems.push(match did_you_mean(&entry.key, known.iter().map(String::as_str)) {
+                Some(twice) => problem.meant(Some(twice)),
+                None if known.is_empty() => problem.help("nothing can be set here"),
+                None => problem.help(format!("the keys here are {}", listed(known))),
+            });
+            false
+        });
+    }
+
+    fn problem(&self, error: &ValidationError<'_>, node: &Node) -> Option<Problem> {
+        let (path, found) = self.locate(node, error.instance_path().as_str());
+        let field = found.entry.map(Entry::written).unwrap_or_default();
+        let new = |what: String| Problem::new(self.code, &path, what).at(&found.value_span());
+        let owner = self.owner(error);
+        let way_out = owner.get("x-way-out").and_then(Value::as_str);
+        let with_way_out = |problem: Problem| match way_out {
+            Some(way_out) => problem.help(way_out),
+            None => problem,
+        };
+        Some(match error.kind() {
+            // They have been reported, and mended.
+            ValidationErrorKind::AdditionalProperties { .. }
+            | ValidationErrorKind::UnevaluatedProperties { .. } => return None,
+            ValidationErrorKind::Required { property } => {
+                let property = property.as_str().unwrap_or_default();
+                let path = if path.is_empty() { property.to_owned() } else { format!("{path}.{property}") };
+                let problem = Problem::new(self.code, path, format!("{property:?} is missing"));
+                let example = owner.pointer(&format!("/properties/{property}"));
+                let example = example.and_then(|property| property.get("examples")?.get(0));
+                let problem = problem.at(&found.owner_span());
+                match example {
+                    Some(example) => problem.help(format!("such as {property:?}: {example}")),
+                    None => problem,
+                }
+            }
+            ValidationErrorKind::Type { .. } => {
+                let expected = kinds(owner.get("type"));
+                let what = match found.node.value {
+                    Content::Number(_) if expected == "an integer" => "a number with a fraction",
+                    _ => found.node.kind(),
+                };
+                let problem = new(format!("expected {expected}, found {what}"));
+                match retyped(found.node, owner.get("type")) {
+                    Some(help) => problem.help(help),
+                    None => problem,
+                }
+            }
+            ValidationErrorKind::Minimum { .. }
+            | ValidationErrorKind::Maximum { .. }
+            | ValidationErrorKind::ExclusiveMinimum { .. }
+            | ValidationErrorKind::ExclusiveMaximum { .. } => {
+                with_way_out(new(out_of_range(&error.instance().to_string(), owner)))
+            }
+            ValidationErrorKind::MinLength { .. } => with_way_out(new("it is empty".to_owned())),
+            ValidationErrorKind::MinItems { limit } => {
+                new(format!("at least {limit} {} needed", if *limit == 1 { "is" } else { "are" }))
+            }
+            ValidationErrorKind::Pattern { pattern } => match owner.get("x-expected").and_then(Value::as_str)
+            {
+                Some(expected) => new(expected.to_owned()),
+                None => new(format!("it does not match {pattern}")),
+            },
+            ValidationErrorKind::Enum { .. }
+            | ValidationErrorKind::Constant { .. }
+            | ValidationErrorKind::OneOfNotValid { .. }
+            | ValidationErrorKind::AnyOf { .. } => {
+                let options = options(owner);
+                if options.is_empty() {
+                    return self
+                        .nearest_branch(error, node)
+                        .or_else(|| Some(new("it has no form that fits".to_owned())));
+                }
+                let Some(text) = found.node.as_text() else {
+                    let expected = match options.as_slice() {
+                        [only] => format!("{only:?}"),
+                        options => format!("one of {}", listed(options)),
+                    };
+                    let problem = new(format!("expected {expected}, found {}", found.node.kind()));
+                    return Some(match found.node.value {
+                        Content::Number(_) => problem.help("put it in quotes"),
+                        _ => problem,
+                    });
+                };
+                let known = options.iter().map(String::as_str);
+                let name = found.node.as_name(field);
+                let meant = name.and_then(|_| did_you_mean(text, known));
+                let found = name.map_or("this".to_owned(), |name| format!("{name:?}"));
+                let expected = match options.as_slice() {
+                    [only] => format!("{found} is not {only}"),
+                    options => format!("{found} is none of {}", listed(options)),
+                };
+                new(expected).meant(meant)
+            }
+            // Masked: a value that does not fit may be a secret all the same.
+            _ => new(error.masked().to_string()),
+        })
+    }
+
+    /// What is wrong with the form that the value comes nearest to.
+    fn nearest_branch(&self, error: &ValidationError<'_>, node: &Node) -> Option<Problem> {
+        let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
+            error.kind()
+        else {
+            return None;
+        };
+        let nearest = context.iter().filter(|errors| !errors.is_empty()).min_by_key(|errors| {
+            let other_kind =
+                errors.iter().any(|error| matches!(error.kind(), ValidationErrorKind::Type { .. }));
+            (other_kind, errors.len())
+        })?;
+        self.problem(nearest.first()?, node)
+    }
+
+    /// The schema that holds the keyword that was broken.
+    fn owner(&self, error: &ValidationError<'_>) -> &Value {
+        let mut at = self.schema;
+        let path = error.evaluation_path().as_str().to_owned();
+        let steps: Vec<_> = path.split('/').skip(1).collect();
+        let Some((_keyword, steps)) = steps.split_last() else { return at };
+        for step in steps {
+            let step = unescaped(step);
+            let next = match (step.as_str(), at) {
+                ("$ref", _) => Some(resolved(self.schema, at)),
+                (step, Value::Array(items)) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+                (step, at) => at.get(step),
+            };
+            let Some(next) = next else { return at };
+            at = next;
+        }
+        at
+    }
+
+    /// The path of a value as people read it, and the value with its key.
+    fn locate<'n>(&self, root: &'n Node, pointer: &str) -> (String, Found<'n>) {
+        let mut path = self.path.to_owned();
+        let mut found = Found { node: root, entry: None, owner: None };
+        for step in pointer.split('/').skip(1) {
+            let step = unescaped(step);
+            let next = match &found.node.value {
+                Content::List(items) => {
+                    let _never_fails = write!(path, "[{step}]");
+                    let item = step.parse::<usize>().ok().and_then(|index| items.get(index));
+                    item.map(|node| Found { node, entry: found.entry, owner: None })
+                }
+                _ => found.node.entry(&step).map(|entry| {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    let _never_fails = write!(path, "{dot}{}", shown(entry.written()));
+                    Found { node: &entry.node, entry: Some(entry), owner: Some(entry) }
+                }),
+            };
+            match next {
+                Some(next) => found = next,
+                None => break,
+            }
+        }
+        (path, found)
+    }
+}
+
+/// A value that does not fit.
+struct Found<'a> {
+    node: &'a Node,
+    /// The field that it is, or that it is an item of.
+    entry: Option<&'a Entry>,
+    /// The field that it is.
+    owner: Option<&'a Entry>,
+}
+
+impl Found<'_> {
+    /// Where to point for the value itself: its key, where the value is long.
+    fn value_span(&self) -> Span {
+        match (&self.node.value, self.owner) {
+            (Content::Table(_), Some(owner)) => owner.key_span.clone(),
+            _ => self.node.span.clone(),
+        }
+    }
+
+    /// Where to point for something that it lacks.
+    fn owner_span(&self) -> Span {
+        match self.owner {
+            Some(owner) => owner.key_span.clone(),
+            None => self.node.span.start..self.node.span.start,
+        }
+    }
+}
+
+fn node_mut<'a>(root: &'a mut Node, pointer: &str) -> Option<&'a mut Node> {
+    pointer.split('/').skip(1).try_fold(root, |node, step| {
+        let step = unescaped(step);
+        match &mut node.value {
+            Content::List(items) => items.get_mut(step.parse::<usize>().ok()?),
+            Content::Table(entries) => {
+                entries.iter_mut().find(|entry| entry.key == step).map(|entry| &mut entry.node)
+            }
+            _ => None,
+        }
+    })
+}
+
+/// Source: RFC 6901, §4.
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+/// The values that a schema lists.
+pub(super) fn options(schema: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    if let Some(Value::Array(values)) = schema.get("enum") {
+        return values.iter().map(text).collect();
+    }
+    if let Some(value) = schema.get("const") {
+        return vec![text(value)];
+    }
+    let branches = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array);
+    let branches: Vec<_> = branches.into_iter().flatten().map(options).collect();
+    if branches.iter().any(Vec::is_empty) { Vec::new() } else { branches.into_iter().flatten().collect() }
+}
+
+fn out_of_range(value: &str, schema: &Value) -> String {
+    let limit = |keyword: &str| schema.get(keyword).map(Value::to_string);
+    let whole = |limit: String| limit.strip_suffix(".0").map(str::to_owned).unwrap_or(limit);
+    match (limit("minimum").map(whole), limit("maximum").map(whole)) {
+        (Some(min), Some(max)) => format!("{value} is not in {min}..={max}"),
+        (Some(min), None) => format!("{value} is less than {min}"),
+        (None, Some(max)) => format!("{value} is more than {max}"),
+        (None, None) => format!("{value} is out of range"),
+    }
+}
+
+/// What a schema expects, in words.
+fn kinds(types: Option<&Value>) -> String {
+    let word = |kind: &Value| match kind.as_str().unwrap_or_default() {
+        "string" => "a string",
+        "integer" => "an integer",
+        "number" => "a number",
+        "boolean" => "a boolean",
+        "array" => "an array",
+        "object" => "an object",
+        _ => "something else",
+    };
+    match types {
+        Some(Value::Array(kinds)) => kinds.iter().map(word).collect::<Vec<_>>().join(" or "),
+        Some(kind) => word(kind).to_owned(),
+        None => "something else".to_owned(),
+    }
+}
+
+/// How a value becomes one of the type that is expected.
+fn retyped(node: &Node, expected: Option<&Value>) -> Option<&'static str> {
+    match (&node.value, expected?.as_str()?) {
+        (Content::Number(_) | Content::Bool(_), "string") => Some("put it in quotes"),
+        (Content::Text(text), "integer" | "number") if text.text.parse::<f64>().is_ok() => {
+            Some("write it without quotes")
+        }
+        (Content::Text(_), "boolean") => Some("write true or false, without quotes"),
+        (Content::Text(_) | Content::Table(_), "array") => Some("put it in [ ]"),
+        _ => None,
+    }
+}
+
+/// `a, b and c`.
+pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// The code of what does not fit the document's own schema.
+pub(super) const DOCUMENT: Code = codes::CONFIG_VALIDATION;

@@ -1,0 +1,221 @@
+//! What there is to say about a config that can be read: what may go wrong, and what it comes to.
+
+use std::fmt;
+
+use aplomb_core::error::{Code, Error, codes};
+use aplomb_core::redact::{self, Redactor};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::document::{Content, Document, Node, is_secret};
+use super::problem::Problem;
+use super::{Config, node_at, problem};
+
+/// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Warning {
+    /// The value's path, such as `agents[0].llm.api_key_env`.
+    pub path: String,
+    /// Which file it stands in.
+    pub file: String,
+    /// The line, from 1.
+    pub line: Option<usize>,
+    /// The column, from 1, in characters.
+    pub column: Option<usize>,
+    /// What it is.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Warning { path, file, line, column, message, hint } = self;
+        write!(f, "{path}: {message} ({file}")?;
+        if let (Some(line), Some(column)) = (line, column) {
+            write!(f, ":{line}:{column}")?;
+        }
+        f.write_str(")")?;
+        hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
+    }
+}
+
+impl Config {
+    /// What is likely to be a mistake.
+    pub(crate) fn suspicions(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (index, agent) in self.agents.iter().enumerate() {
+            let llm = &agent.llm;
+            let mut suspect = |code: Code, key: &str, what: String, help: &str| {
+                let path = format!("agents[{index}].llm.{key}");
+                let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
+                problems.push(match self.node_at(&path) {
+                    Some(node) => problem.at(&node.span),
+                    None => problem,
+                });
+            };
+            if let Err(error) = crate::model::check_key(llm) {
+                let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
+                let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
+                suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
+            }
+            let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
+            let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
+            if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
+                let what = "credentials are sent there without encryption".to_owned();
+                suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
+            }
+            for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
+                let key = format!("extra_headers.{name}");
+                let written = self.node_at(&format!("agents[{index}].llm.{key}"));
+                if written.is_some_and(|node| !node.is_replaced()) {
+                    let what = "a credential stands in the config".to_owned();
+                    suspect(codes::CONFIG_VALIDATION, &key, what, "write ${VARIABLE}, and set the variable");
+                }
+            }
+        }
+        problems
+    }
+
+    /// Suspicions as warnings.
+    pub(crate) fn warnings(&self, suspicions: &[Problem]) -> Vec<Warning> {
+        let document = self.document();
+        let warning = |problem: &Problem| {
+            let position = problem.span.as_ref().and_then(|span| document.source.position(span.start));
+            Warning {
+                path: problem.path.clone(),
+                file: document.source.name.to_string(),
+                line: position.map(|(line, _)| line),
+                column: position.map(|(_, column)| column),
+                message: problem.what.clone(),
+                hint: problem.meant.clone().or_else(|| problem.help.clone()),
+            }
+        };
+        suspicions.iter().map(warning).collect()
+    }
+
+    /// Suspicions as an error.
+    pub(crate) fn refuse(&self, suspicions: Vec<Problem>) -> Result<(), Error> {
+        let document = self.document();
+        problem::error(suspicions, &document.source, &document.root)
+    }
+
+    /// What plugins are told in fields whose names say that it is a credential: no event or error shows it.
+    pub(crate) fn credentials(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let of_agents = self.agents.iter().flat_map(|agent| {
+            let tools = agent.tools.iter().map(|tool| &tool.config);
+            tools.chain(agent.memory.iter().map(|memory| &memory.config)).chain([&agent.pattern.config])
+        });
+        for config in of_agents.chain([&self.events.config, &self.session.config]) {
+            config.0.iter().for_each(|(field, value)| credentials_in(field, value, &mut found));
+        }
+        found
+    }
+
+    fn document(&self) -> std::borrow::Cow<'_, Document> {
+        match &self.loaded.0 {
+            Some(loaded) => std::borrow::Cow::Borrowed(loaded),
+            None => std::borrow::Cow::Owned(Document::of_value(&Value::Null, None)),
+        }
+    }
+
+    fn node_at(&self, path: &str) -> Option<&Node> {
+        node_at(&self.loaded.0.as_ref()?.root, path)
+    }
+
+    /// The config with its defaults. What came from the environment is shown as it was written, `${VARIABLE}`: values
+    /// from there are never shown. With `redact`, credentials that stand in the document itself are not shown either.
+    ///
+    /// # Errors
+    ///
+    /// `config.error` if a value cannot be written as JSON, such as a temperature that is not a number.
+    pub fn resolved(&self, redact: bool) -> Result<Value, Error> {
+        let mut value =
+            serde_json::to_value(self).map_err(|error| Error::foreign(codes::CONFIG_ERROR, error))?;
+        if let Some(loaded) = &self.loaded.0 {
+            as_written(&mut value, &loaded.root);
+        }
+        if redact {
+            hide_headers(&mut value);
+            let keys = redact::DEFAULT_KEYS.map(str::to_owned).into_iter();
+            let keys = keys.chain(self.diagnostics.redact_keys.iter().cloned());
+            let redactor = Redactor::new(keys, []);
+            for key in ["agents", "session", "events"] {
+                if let Some(part) = value.get_mut(key) {
+                    redactor.value(part);
+                }
+            }
+        }
+        Ok(value)
+    }
+}
+
+fn credentials_in(field: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) if is_secret(field) => found.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| credentials_in(field, item, found)),
+        Value::Object(fields) => fields.iter().for_each(|(field, value)| credentials_in(field, value, found)),
+        _ => {}
+    }
+}
+
+/// Puts the variables back.
+fn as_written(value: &mut Value, node: &Node) {
+    match (value, &node.value) {
+        (Value::String(text), Content::Text(from)) => {
+            if let Some(written) = &from.written {
+                *text = written.clone();
+            }
+        }
+        (Value::Array(items), Content::List(nodes)) => {
+            items.iter_mut().zip(nodes).for_each(|(item, node)| as_written(item, node));
+        }
+        (Value::Object(fields), Content::Table(entries)) => {
+            for entry in entries {
+                if let Some(field) = fields.get_mut(&entry.key) {
+                    as_written(field, &entry.node);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Hides the values of headers, wherever an `llm` has some. What a variable holds is not there to be hidden.
+fn hide_headers(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                match field {
+                    Value::Object(headers) if key == "extra_headers" => {
+                        for value in headers.values_mut().filter(|value| !is_variable(value)) {
+                            *value = Value::String(redact::MARK.to_owned());
+                        }
+                    }
+                    field => hide_headers(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide_headers),
+        _ => {}
+    }
+}
+
+fn is_variable(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.starts_with("${") && text.ends_with('}') && !text.contains(":-"))
+}
+
+/// Whether what is sent to an address can be read on the way.
+fn is_open(address: &str) -> bool {
+    let Some(rest) = address.strip_prefix("http://") else { return false };
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+    !(host == "localhost" || host.starts_with("127.") || host == "[::1]" || host.ends_with(".localhost"))
+}
+
+fn carries_credentials(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    ["authorization", "cookie", "key", "token", "secret"].iter().any(|word| header.contains(word))
+}

@@ -1,0 +1,214 @@
+//! A model, made ready from its config: whose it is, how it is reached, and where its credential comes from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aplomb_core::error::{Error, codes};
+use aplomb_core::message::CallIds;
+use aplomb_core::redact;
+use aplomb_core::run::Target;
+use aplomb_llm::provider::Endpoint;
+use aplomb_llm::vendors::{self, Place, Vendor, Wanted};
+use aplomb_llm::wire::{self, Wire};
+use aplomb_llm::{Model, ModelConfig, Timeouts};
+use secrecy::SecretString;
+
+use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, Provider, StreamMode};
+use crate::credential::{
+    CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource,
+};
+
+/// A model that can be asked.
+pub(crate) struct Asked {
+    pub(crate) provider: Provider,
+    pub(crate) target: Target,
+    pub(crate) model: Arc<Model>,
+    /// None where nothing is to be sent.
+    pub(crate) keyring: Option<Keyring>,
+}
+
+impl Asked {
+    /// `own` is the program's source of credentials, which goes before the config's.
+    pub(crate) fn new(llm: &LlmConfig, own: Option<&SharedSource>) -> Result<Asked, Error> {
+        let provider = provider(llm)?;
+        let source = source(llm, provider, own)?;
+        let model = Model::new(config_with(llm, provider, source.as_ref())?)?;
+        let keyring = source.map(|source| source.keyring(&model));
+        let mut target = Target::new(provider.name(), model.config().model.as_str());
+        target.call_ids = call_ids(&model);
+        target.rereads_credential = keyring.is_some();
+        Ok(Asked { provider, target, model: Arc::new(model), keyring })
+    }
+}
+
+/// The config of an agent's model, with the credential that its source gives now.
+pub(crate) async fn model_config(agent: &AgentConfig) -> Result<ModelConfig, Error> {
+    let llm = &agent.llm;
+    let provider = provider(llm)?;
+    let mut source = source(llm, provider, None)?;
+    if let Some(source) = source.as_mut().filter(|source| source.read.is_none()) {
+        let request = CredentialRequest::for_agent(&agent.id, provider.name(), llm.model.as_deref());
+        source.read = Some(source.shared.0.read(request).await?);
+    }
+    config_with(llm, provider, source.as_ref())
+}
+
+/// Whether a model's key is where it should be.
+pub(crate) fn check_key(llm: &LlmConfig) -> Result<(), Error> {
+    source(llm, provider(llm)?, None).map(|_| ())
+}
+
+fn provider(llm: &LlmConfig) -> Result<Provider, Error> {
+    Provider::find(&llm.provider).ok_or_else(|| {
+        let message = format!("llm.provider: no provider is called {:?}", llm.provider);
+        Error::new(codes::CONFIG_VALIDATION, message)
+    })
+}
+
+fn config_with(llm: &LlmConfig, provider: Provider, source: Option<&Source>) -> Result<ModelConfig, Error> {
+    // The mock's model needs no name.
+    let model = llm.model.clone().unwrap_or_else(|| provider.name().to_owned());
+    let mut config = match provider {
+        Provider::Mock => {
+            let script = llm.script.clone().ok_or_else(|| {
+                Error::new(codes::CONFIG_VALIDATION, "llm.script: mock needs a script to play")
+            })?;
+            ModelConfig::new(provider.name(), model, Wire::OpenaiChat, Endpoint::Mock(script))
+        }
+        Provider::Vendor(vendor) => vendor.model(Wanted {
+            model,
+            style: llm.openai_api_style.map(|style| match style {
+                ApiStyle::ChatCompletions => vendors::ApiStyle::ChatCompletions,
+                ApiStyle::Responses => vendors::ApiStyle::Responses,
+            }),
+            api_base: llm.api_base.clone(),
+            api_version: llm.api_version.clone(),
+            api_key: source.and_then(Source::now),
+            extra_headers: llm.extra_headers.secret(),
+            ca_file: llm.ca_file.clone(),
+            reasons: llm.reasoning_model,
+        })?,
+    };
+    config.temperature = llm.temperature;
+    config.max_tokens = llm.max_tokens;
+    config.stream = match llm.stream {
+        StreamMode::Auto => aplomb_llm::StreamMode::Auto,
+        StreamMode::Always => aplomb_llm::StreamMode::Always,
+        StreamMode::Never => aplomb_llm::StreamMode::Never,
+    };
+    let cached = llm.cache.iter().map(|point| match point {
+        CachePoint::Tools => wire::CachePoint::Tools,
+        CachePoint::System => wire::CachePoint::System,
+        CachePoint::LastMessage => wire::CachePoint::LastMessage,
+    });
+    config.cache = cached.collect();
+    config.extra_body = llm.extra_body.0.clone();
+    config.timeouts = timeouts(llm);
+    Ok(config)
+}
+
+/// Which ids of calls it takes back. Source: OpenAI's API reference (40 characters); Claude Platform Docs, "Messages"
+/// (`^[a-zA-Z0-9_-]+$`); Mistral's validation error ("must be a-z, A-Z, 0-9, with a length of 9").
+fn call_ids(model: &Model) -> CallIds {
+    match (model.config().wire, model.config().provider.as_str()) {
+        (Wire::Anthropic, _) => CallIds::Words,
+        (_, "mistral") => CallIds::NineAlphanumerics,
+        _ => CallIds::AtMost(40),
+    }
+}
+
+fn timeouts(llm: &LlmConfig) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    timeouts.connect = Duration::from_millis(llm.timeouts.connect_ms);
+    timeouts.first_byte = Duration::from_millis(llm.timeouts.first_byte_ms.unwrap_or(llm.timeout_ms));
+    timeouts.idle = Duration::from_millis(llm.timeouts.idle_ms);
+    timeouts.attempt = llm.timeouts.attempt_ms.map(Duration::from_millis);
+    timeouts
+}
+
+/// Where a model's credential comes from.
+struct Source {
+    shared: SharedSource,
+    /// What it has given already.
+    read: Option<Credential>,
+}
+
+impl Source {
+    fn now(&self) -> Option<SecretString> {
+        self.read.as_ref().map(|credential| credential.secret().clone())
+    }
+
+    fn keyring(self, model: &Model) -> Keyring {
+        let keyring = Keyring::of(model, self.shared);
+        match self.read {
+            Some(read) => keyring.having_read(read),
+            None => keyring,
+        }
+    }
+}
+
+/// The program's own source, or `llm.api_key_env`, or `llm.api_key_command`, or the variable that the vendor's key is in by
+/// custom.
+fn source(llm: &LlmConfig, provider: Provider, own: Option<&SharedSource>) -> Result<Option<Source>, Error> {
+    let Provider::Vendor(vendor) = provider else { return Ok(None) };
+    if let Some(own) = own {
+        return Ok(Some(Source { shared: own.clone(), read: None }));
+    }
+    if let Some(variable) = &llm.api_key_env {
+        return Ok(Some(in_variable(variable, named_variable(variable)?)));
+    }
+    if let Some(command) = &llm.api_key_command {
+        let command = CommandCredential::from_line(command)?;
+        return Ok(Some(Source { shared: SharedSource(Arc::new(command)), read: None }));
+    }
+    by_custom(llm, vendor)
+}
+
+fn in_variable(variable: &str, read: Credential) -> Source {
+    Source { shared: SharedSource(Arc::new(EnvCredential::new(variable))), read: Some(read) }
+}
+
+/// Nobody said where the key is: it is where the vendor's documentation puts it, unless the user's headers do without.
+fn by_custom(llm: &LlmConfig, vendor: &Vendor) -> Result<Option<Source>, Error> {
+    let Some(variable) = vendor.key_variable.filter(|_| llm.extra_headers.0.is_empty()) else {
+        return Ok(None);
+    };
+    // An address of the config's may be anybody's: a key goes there only if the config says so.
+    if llm.api_base.is_some() && vendor.place != Place::AzureResource {
+        return Ok(None);
+    }
+    match set(variable) {
+        Some(read) => Ok(Some(in_variable(variable, read))),
+        None if !vendor.needs_key => Ok(None),
+        None => {
+            let message = format!("{} needs a key, and {variable} is not set", vendor.name);
+            Err(Error::new(codes::CONFIG_LOAD, message)
+                .with_hint(format!("export {variable}=…, or name another variable in llm.api_key_env"))
+                .with_context("path", "llm.api_key_env"))
+        }
+    }
+}
+
+fn set(variable: &str) -> Option<Credential> {
+    let value = std::env::var(variable).ok().filter(|value| !value.trim().is_empty())?;
+    Some(Credential::new(value))
+}
+
+/// The key in the variable that the config names.
+fn named_variable(variable: &str) -> Result<Credential, Error> {
+    if let Some(credential) = set(variable) {
+        return Ok(credential);
+    }
+    // Whoever puts the key itself here must not find it in a log: only what looks like a variable's name is repeated.
+    let looks_like_a_name = variable.starts_with(|first: char| first.is_ascii_uppercase())
+        && variable.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+        && variable.contains('_');
+    let error = if looks_like_a_name && redact::text(variable) == variable {
+        Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
+            .with_hint(format!("export {variable}=…"))
+    } else {
+        Error::new(codes::CONFIG_LOAD, "llm.api_key_env names an environment variable that is not set")
+            .with_hint("it takes the variable's name, such as OPENAI_API_KEY, and not the key itself")
+    };
+    Err(error.with_context("path", "llm.api_key_env"))
+}

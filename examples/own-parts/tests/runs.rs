@@ -1,0 +1,50 @@
+//! The program from the outside: its parts are everywhere where Aplomb's own are.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Command, Stdio};
+
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/agent.json");
+
+fn own_parts(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_own-parts"));
+    let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn an_agent_of_own_parts_runs() {
+    let (code, stdout, stderr) =
+        own_parts(&["run", CONFIG, "--input", "How is parcel A17?", "--format", "text"]);
+    assert_eq!(
+        (code, stdout.as_str()),
+        (Some(0), "I have looked: at the harbour. Have a nice day.\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn an_error_of_ones_own_is_in_the_events_with_its_code() {
+    let (code, stdout, stderr) = own_parts(&["run", CONFIG, "--input", "How is Z9?", "--format", "events"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let failed = stdout.lines().find(|line| line.contains("\"tool.failed\"")).unwrap();
+    assert!(failed.contains("parcels.unknown") && failed.contains("receipt"), "{failed}");
+    let (_, tree, _) = own_parts(&["errors"]);
+    assert!(tree.contains("parcels.unknown"), "{tree}");
+}
+
+#[test]
+fn its_config_is_validated_and_its_plugins_are_listed_with_their_schemas() {
+    let (code, stdout, stderr) = own_parts(&["validate", CONFIG, "--strict"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let (_, list, _) = own_parts(&["list-plugins"]);
+    for line in [
+        "polite                 this program's  Answers like `react`, and closes politely.",
+        "notes",
+        "parcels",
+    ] {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    let (_, schema, _) = own_parts(&["schema", "--plugin", "notes"]);
+    assert!(schema.contains("\"maximum\": 1000"), "{schema}");
+}
