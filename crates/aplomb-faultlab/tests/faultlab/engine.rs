@@ -244,10 +244,11 @@ fn the_same_seed_has_the_same_plans_whatever_other_runs_do() {
 #[test]
 fn a_refused_request_uses_no_step_but_has_a_number() {
     let engine = letters("stop");
-    let lost = engine.plan("k", &Request::new("/v1/responses", "{}"));
+    let lost = engine.plan("k", &Request::new("/v1/embeddings", "{}"));
     assert_eq!((lost.step, response(lost.clone()).status), (None, 404));
     let error = json!({ "error": {
-        "message": "Invalid URL (/v1/responses): faultlab serves */chat/completions and */messages.",
+        "message": "Invalid URL (/v1/embeddings): faultlab serves */chat/completions, */responses, \
+                    */messages, */models/*:generateContent and */models/*:streamGenerateContent.",
         "type": "invalid_request_error", "param": null, "code": null } });
     assert_eq!(body_of(lost), error);
     let calls = json!([ { "id": "c", "function": { "name": "f", "arguments": "{}" } } ]);
