@@ -2,7 +2,7 @@
 //!
 //! Sources: <https://ai.google.dev/api/generate-content> ("GenerateContentResponse") for the document, of which a
 //! stream's events are pieces, and <https://ai.google.dev/gemini-api/docs/thought-signatures> for where signatures
-//! are.
+//! are, which is for all models where Gemini 3 has them.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -62,7 +62,8 @@ impl<'a> Answer<'a> {
     }
 
     /// The finish reason and the whole usage, with an empty text. Where the thinking led to no call, its
-    /// signature is here: it "may arrive in a part with an empty text".
+    /// signature is here: "the model may return the thought signature in a part with an empty text content
+    /// part" (FAQs).
     fn terminal_event(&self) -> Bytes {
         let part = Part { thought_signature: self.signature_of_text(), ..Part::text("") };
         let parts = (!self.said.by_nobody).then(|| vec![part]);
@@ -78,7 +79,7 @@ impl<'a> Answer<'a> {
         if parts.is_empty() && !said.by_nobody {
             parts.push(Part::text(""));
         }
-        // "the last part of the model's response"
+        // "Model responses without a function call will return a thought signature inside the last part"
         if let (Some(signature), Some(last)) = (self.signature_of_text(), parts.last_mut()) {
             last.thought_signature = Some(signature);
         }
@@ -96,7 +97,7 @@ impl<'a> Answer<'a> {
         untyped_event(&self.response(Some(vec![part]), None, Usage::of_prompt(self.said)))
     }
 
-    /// "When there are parallel function calls, the first function call part … will contain a signature."
+    /// "[T]he first function call part returned by the model response will have a thought signature."
     fn calls(&self) -> Vec<Part<'a>> {
         let signature = self.signs().then_some(SIGNATURE);
         let signatures = std::iter::once(signature).chain(std::iter::repeat(None));

@@ -87,11 +87,12 @@ fn signatures(contents: &[Content]) -> Result<(), Rejection> {
     }
 }
 
-/// Since the user last spoke, the first call of each step is signed
+/// Since the user last spoke (a message that has more than responses), the first call of each step is signed
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>, "Function calling": others are not looked at). The
 /// error is quoted in <https://github.com/lbjlaq/Antigravity-Manager/issues/938>.
 fn signed(contents: &[Content]) -> Result<(), Rejection> {
-    let speaks = |content: &Content| !content.is_models() && content.responses().next().is_none();
+    let speaks =
+        |content: &Content| !content.is_models() && content.responses().count() < content.parts.len();
     let turn = contents.iter().rposition(speaks).unwrap_or(0);
     for (index, content) in contents.iter().enumerate().skip(turn) {
         if let Some((call, None)) = content.calls().next() {
@@ -220,5 +221,8 @@ mod tests {
         // What was before the user spoke is not looked at.
         let over = [&unsigned[..], &[model(&[json!({ "text": "x" })]), user("on")]].concat();
         assert_eq!(gemini_3(&over), Ok(()));
+        let mut speaks = responses(1);
+        speaks["parts"].as_array_mut().unwrap().push(json!({ "text": "and hurry" }));
+        assert_eq!(gemini_3(&[user("go"), model(&[call(None)]), speaks]), Ok(()));
     }
 }
