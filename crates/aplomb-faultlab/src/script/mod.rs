@@ -174,8 +174,8 @@ pub enum Reply {
 pub struct HttpReply {
     /// The status, 200 to 599.
     pub status: u16,
-    /// Headers to send. They replace faultlab's own of the same name (`content-type`; `x-request-id`, or
-    /// Anthropic's `request-id`), but for `content-length` and `transfer-encoding`, which are refused: how a
+    /// Headers to send. They replace faultlab's own of the same name (`content-type`; OpenAI's `x-request-id`,
+    /// Anthropic's `request-id`; Gemini has no such), but for `content-length` and `transfer-encoding`, which are refused: how a
     /// body ends is for [`Fault`] to say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
