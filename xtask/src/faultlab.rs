@@ -29,7 +29,8 @@ fn table(schema: &Value) -> Result<String, String> {
         if what.is_empty() || streamed.is_empty() || plain.is_empty() {
             return Err(format!("a fault that is not described: {fault}"));
         }
-        text.push_str(&format!("| {} | {what} | {streamed} | {plain} |\n", name(fault)?));
+        let forms = forms(fault, schema);
+        text.push_str(&format!("| {} | {what}{forms} | {streamed} | {plain} |\n", name(fault)?));
     }
     Ok(text)
 }
@@ -42,6 +43,9 @@ fn name(fault: &Value) -> Result<String, String> {
     let named =
         fault.get("properties").and_then(Value::as_object).and_then(|properties| properties.iter().next());
     let (name, content) = named.ok_or_else(|| format!("a fault without a name: {fault}"))?;
+    if content.get("$ref").is_some() {
+        return Ok(format!("`{name}: …`"));
+    }
     let fields = content.get("properties").and_then(Value::as_object).into_iter().flatten();
     let required = content.get("required").and_then(Value::as_array);
     let fields: Vec<String> = fields
@@ -51,6 +55,20 @@ fn name(fault: &Value) -> Result<String, String> {
         })
         .collect();
     Ok(format!("`{name}: {{ {} }}`", fields.join(", ")))
+}
+
+/// The forms of a fault that has several, each with what is said of it; nothing for any other.
+fn forms(fault: &Value, schema: &Value) -> String {
+    let contents = fault.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let references = contents.filter_map(|(_, content)| content.get("$ref")?.as_str()?.strip_prefix('#'));
+    let forms = references.filter_map(|place| schema.pointer(place)?.get("oneOf")?.as_array()).flatten();
+    forms
+        .map(|form| {
+            let description = form.get("description").and_then(Value::as_str).unwrap_or_default();
+            let name = name(form).unwrap_or_default();
+            format!("<br>{name}: {}", description.replace("\n\n", " "))
+        })
+        .collect()
 }
 
 /// What is said of both ways, of streams and of documents. Where a description makes no difference, there is
@@ -72,6 +90,7 @@ fn columns(description: &str) -> (String, String, String) {
 #[cfg(test)]
 mod tests {
     use aplomb_faultlab::script::{Format, Script};
+    use serde_json::json;
 
     use super::*;
 
@@ -110,6 +129,23 @@ mod tests {
         assert!(!valid(
             r#"{ "steps": [ { "reply": { "message": {} }, "fault": { "cut": { "by": "fin" } } } ] }"#
         ));
+    }
+
+    #[test]
+    fn a_fault_of_several_forms_shows_each_of_them() {
+        let schema = json!({ "$defs": {
+            "Fault": { "oneOf": [ {
+                "description": "It breaks.", "properties": { "http2": { "$ref": "#/$defs/Form" } } } ] },
+            "Form": { "oneOf": [
+                { "description": "At once.\n\nNearest: `cut`.", "const": "now" },
+                { "description": "Then.", "properties": { "later": {
+                    "properties": { "code": {}, "after_events": {} }, "required": ["code"] } } } ] } } });
+        let row = table(&schema).unwrap().lines().last().unwrap().to_owned();
+        assert_eq!(
+            row,
+            "| `http2: …` | It breaks.<br>`now`: At once. Nearest: `cut`.<br>`later: { after_events?, code }`: \
+             Then. | the same | the same |"
+        );
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! Faultlab answers chat requests from a script: it replies, calls tools, throttles, hangs, resets the
 //! connection or breaks off in mid-sentence, exactly where the script says and the same way every time. It
-//! renders the providers' protocols (OpenAI's Chat Completions, Anthropic's Messages) by itself, from their
-//! public documentation, and so knows nothing of Aplomb's other crates: a mistake in one of their codecs
-//! cannot hide behind the same mistake here.
+//! renders the providers' protocols (OpenAI's Chat Completions and Responses, Anthropic's Messages, Google's
+//! Gemini) by itself, from their public documentation, and so knows nothing of Aplomb's other crates: a mistake
+//! in one of their codecs cannot hide behind the same mistake here.
 //!
 //! Two modules:
 //!

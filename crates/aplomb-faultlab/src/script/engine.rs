@@ -112,10 +112,11 @@ impl Engine {
     /// taking each other's answers. Where the script names a [`Script::run_header`] and the request has it,
     /// its value is the key.
     ///
-    /// The path must end in `/chat/completions` (OpenAI's Chat Completions) or `/messages` (Anthropic's
-    /// Messages) and the body must be a request that the provider would read: JSON, with messages, every tool
-    /// result after its call and every call with its result. Otherwise the answer is the error that the
-    /// provider would give, and no step is used.
+    /// The path must end in `/chat/completions` (OpenAI's Chat Completions), `/responses` (OpenAI's Responses),
+    /// `/messages` (Anthropic's Messages) or, after `/models/` and a model's name, `:generateContent` or
+    /// `:streamGenerateContent` (Google's Gemini); and the body must be a request that the provider would
+    /// read: JSON, with messages, every tool result after its call and every call with its result. Otherwise
+    /// the answer is the error that the provider would give, and no step is used.
     pub fn plan(&self, key: &str, request: &Request) -> Plan {
         let number = self.count_request();
         let key = self.run_of(request).unwrap_or(key);
@@ -123,7 +124,7 @@ impl Engine {
             Ok(wire) => wire,
             Err(rejection) => return refuse(Wire::OpenAiChat, number, &rejection),
         };
-        let chat = match wire.read(&request.body) {
+        let chat = match wire.read(&request.path, &request.body) {
             Ok(chat) => chat,
             Err(rejection) => return refuse(wire, number, &rejection),
         };
@@ -296,7 +297,9 @@ fn refuse(wire: Wire, number: u64, rejection: &Rejection) -> Plan {
 
 /// Gives the answer the number by which a log can be matched with it.
 fn number_headers(mut whole: Whole, wire: Wire, number: u64) -> Whole {
-    set_default(&mut whole.headers, wire.request_id_header(), request_id(number));
+    if let Some(name) = wire.request_id_header() {
+        set_default(&mut whole.headers, name, request_id(number));
+    }
     whole
 }
 

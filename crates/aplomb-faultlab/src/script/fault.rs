@@ -29,13 +29,24 @@ pub(super) enum Body {
         done: Option<Bytes>,
         /// What the protocol keeps a connection alive with.
         ping: PingKind,
-        /// Whether an error in mid-stream is an event of type `error`, or one without a type.
-        names_errors: bool,
+        /// The type of the event that an error in mid-stream is.
+        errors: ErrorType,
         /// The pause between one event and the next.
         gap: Duration,
     },
     /// One document; `unfinished` is the same document from a model that never said that it had ended.
     Plain { body: Bytes, unfinished: Bytes },
+}
+
+/// The type of an event that is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorType {
+    /// It has none.
+    None,
+    /// `error`.
+    Error,
+    /// The `type` in its data, as every event's; `error`, if there is none.
+    OfData,
 }
 
 /// The answer with its fault.
@@ -48,8 +59,8 @@ pub(super) fn answer(whole: Whole, fault: Option<&Fault>) -> Answer {
     }
     let Whole { status, headers, body } = whole;
     let sent = match body {
-        Body::Stream { content, terminal, done, ping, names_errors, gap } => {
-            Stream { content, terminal, done, ping, names_errors, gap }.spoilt(fault)
+        Body::Stream { content, terminal, done, ping, errors, gap } => {
+            Stream { content, terminal, done, ping, errors, gap }.spoilt(fault)
         }
         Body::Plain { body, unfinished } => plain(body, unfinished, fault),
     };
@@ -86,7 +97,7 @@ struct Stream {
     terminal: Vec<Bytes>,
     done: Option<Bytes>,
     ping: PingKind,
-    names_errors: bool,
+    errors: ErrorType,
     gap: Duration,
 }
 
@@ -123,7 +134,7 @@ impl Stream {
                 chunked(events, End::Clean)
             }
             Some(Fault::ErrorEvent { after_events, body }) => {
-                let error = error_event(body, self.names_errors);
+                let error = error_event(body, self.errors);
                 let mut events = self.first(*after_events);
                 events.push(error);
                 chunked(events, End::Clean)
@@ -337,12 +348,17 @@ fn spaced(events: Vec<Bytes>, gap: Duration) -> Vec<Part> {
 
 /// An error as an event. A line break in its text begins another `data` line, as the format wants it. Without
 /// data there is nothing but the type to tell that it is one.
-fn error_event(body: &Value, named: bool) -> Bytes {
+fn error_event(body: &Value, errors: ErrorType) -> Bytes {
     let text = verbatim_or_json(body);
     if text.is_empty() {
         return Bytes::from_static(b"event: error\ndata:\n\n");
     }
-    let name = if named { "event: error\n" } else { "" };
+    let kind = match errors {
+        ErrorType::None => None,
+        ErrorType::Error => Some("error"),
+        ErrorType::OfData => Some(body.get("type").and_then(Value::as_str).unwrap_or("error")),
+    };
+    let name = kind.map(|kind| format!("event: {kind}\n")).unwrap_or_default();
     let lines: String = text.split('\n').map(|line| format!("data: {line}\n")).collect();
     Bytes::from(format!("{name}{lines}\n"))
 }

@@ -9,7 +9,7 @@ use super::Reply;
 
 /// What goes wrong with an answer.
 ///
-/// Every fault works the same with both protocols. An in-process mock can play all of them, but for the three
+/// Every fault works the same with all protocols. An in-process mock can play all of them, but for the three
 /// that need a socket, [`Fault::WrongChunkSize`], [`Fault::SplitHeaders`] and [`Fault::SlowHeaders`], and
 /// [`Fault::Http2`]: each says what a mock has instead. HTTP/2 has for the three what a mock has.
 ///
@@ -18,10 +18,12 @@ use super::Reply;
 ///
 /// `after_events` counts the content events of a stream, each an SSE event. OpenAI: the one that names the
 /// role is the first, then come thinking, text and tool calls. Anthropic: `message_start` is the first, a
-/// `ping` the second, then come the content blocks with their starts, deltas and stops. A number past the
-/// last of them means all of them: an answer that breaks off never has the *terminal events*, which are the
-/// finish reason and the usage (OpenAI) or `message_delta` and `message_stop` (Anthropic), nor `[DONE]`,
-/// which only OpenAI has. A plain answer has no events and ignores the number: where a stream breaks after
+/// `ping` the second, then come the content blocks with their starts, deltas and stops. Responses:
+/// `response.created`, `response.in_progress`, then all that is about items. Gemini: the pieces of thinking
+/// and text, and each call. A number past the last of them means all of them: an answer that breaks off
+/// never has the *terminal events*, which are the finish reason and the usage (OpenAI), `message_delta` and
+/// `message_stop` (Anthropic), `response.completed` or `response.incomplete` (Responses), or the event with
+/// `finishReason` and the whole usage (Gemini); nor `[DONE]`, which only OpenAI has. A plain answer has no events and ignores the number: where a stream breaks after
 /// so many events, a plain body breaks after half its bytes, rounded down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -45,10 +47,11 @@ pub enum Fault {
     },
     /// The stream ends cleanly, as HTTP sees it, but the message never does. Needs a message.
     ///
-    /// Streamed: every content event, no terminal event. Plain: `finish_reason` (`stop_reason`) is `null`.
+    /// Streamed: every content event, no terminal event. Plain: `finish_reason` (`stop_reason`) is `null`;
+    /// Responses: the status is `in_progress`; Gemini: there is no `finishReason`.
     EndWithoutTerminal {
-        /// Whether `data: [DONE]` is sent all the same. Plain answers and Anthropic have no such thing and
-        /// ignore it.
+        /// Whether `data: [DONE]` is sent all the same. Plain answers and the other protocols have no such
+        /// thing and ignore it.
         done: bool,
     },
     /// An error arrives in the body of an answer that began as a success; then the body ends cleanly.
@@ -61,7 +64,8 @@ pub enum Fault {
         after_events: usize,
         /// The error. A string is the event's data as it is; any other JSON is sent as JSON. The empty string
         /// is an event of type `error` with empty data, and an empty body if plain. Anthropic's errors are
-        /// always events of type `error`.
+        /// always events of type `error`; Responses' are of the `type` that is in the data (`error`,
+        /// `response.failed`), or `error`.
         body: Value,
     },
     /// The connection is kept alive and nothing more is said, for as long as the client stays.
@@ -73,8 +77,8 @@ pub enum Fault {
         after_events: usize,
         /// Milliseconds between pings, and before the first; at least 1.
         every_ms: u64,
-        /// What a ping is in a stream; the protocol's own kind, if not given: comments for OpenAI, events for
-        /// Anthropic.
+        /// What a ping is in a stream; the protocol's own kind, if not given: events for Anthropic. The others
+        /// have none, and comments are what proxies send.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         with: Option<PingKind>,
     },
@@ -110,8 +114,8 @@ pub enum Fault {
     ///
     /// Streamed: the event after `after_events` events has the next one's data after its own, on the same
     /// `data:` line, and the next one is not sent by itself; then the stream goes on to its proper end. A
-    /// number past the content glues the first terminal event to what follows it. Plain: the document twice,
-    /// with nothing between.
+    /// number past the content glues the first terminal event to what follows it (or to what comes before,
+    /// where nothing follows). Plain: the document twice, with nothing between.
     GluedEvents {
         /// Whole content events before the two.
         after_events: usize,
@@ -130,16 +134,16 @@ pub enum Fault {
     /// word. Some vendors always end so: the message is whole. Needs a message.
     ///
     /// Streamed: every content event and the first terminal one: OpenAI's finish reason without usage and
-    /// `[DONE]`, Anthropic's `message_delta` without `message_stop`. Plain: nothing, a document has its
-    /// reason in it.
+    /// `[DONE]`, Anthropic's `message_delta` without `message_stop`. Responses and Gemini say the reason in
+    /// their last word: nothing is left out. Plain: nothing, a document has its reason in it.
     EndAfterReason,
     /// An answer in which nothing is said by nobody, as gateways give it that lost the model's: OpenAI's
-    /// `choices` is an empty list, Anthropic's `content` has no block. It ends in order. Needs a message,
-    /// whose text, thinking and calls are left out.
+    /// `choices` is an empty list, Anthropic's `content` has no block, Responses' `output` no item, Gemini's
+    /// content no `parts`. It ends in order. Needs a message, whose text, thinking and calls are left out.
     ///
     /// Streamed: OpenAI: one chunk with empty `choices`, no finish reason, then usage (if asked for) and
-    /// `[DONE]`; Anthropic: no block between the start and the stop reason. Plain: the document with the
-    /// empty list.
+    /// `[DONE]`; Anthropic and Responses: no block or item between the start and the end; Gemini: one event,
+    /// with the finish reason. Plain: the document with the empty list.
     EmptyAnswer,
     /// One piece of the answer is very long. Its meaning is the same: what is added is spaces where JSON
     /// allows them. A client with a limit for a line or a body finds it here; one without has the whole
@@ -220,15 +224,15 @@ pub enum Fault {
     /// The arguments of the last tool call end after half their characters, rounded down, and the message
     /// ends in order all the same. Needs a message with a tool call.
     ///
-    /// Streamed: the fragments end there. Plain: OpenAI's arguments are the half; Anthropic's have no place
-    /// for half of an object, the half is a JSON string there.
+    /// Streamed: the fragments end there. Plain: OpenAI's arguments are the half; Anthropic's, and Gemini's in
+    /// a stream, too, have no place for half of an object, the half is a JSON string there.
     CutArguments {
         /// Why the message says that it ended; it replaces [`Message::finish_reason`](super::Message).
         /// `length` if not given, which is the truth; `tool_calls` (or Anthropic's `tool_use`) is the lie.
         #[serde(default = "length")]
         finish_reason: String,
     },
-    /// What goes wrong is HTTP/2's own. Everything else plays what comes nearest, as [`Http2Fault`] says.
+    /// What goes wrong is HTTP/2's own. Everything else plays what each form calls nearest.
     Http2(Http2Fault),
 }
 
@@ -242,10 +246,10 @@ fn length() -> String {
 #[non_exhaustive]
 pub enum PingKind {
     /// The comment line `: ping`, which no client is to notice (WHATWG HTML, 9.2.6: a line that begins with a
-    /// colon). OpenRouter and others do so in OpenAI's protocol.
+    /// colon). OpenRouter and others do so in OpenAI's protocols, and proxies in any.
     Comments,
-    /// An event `ping` with the data `{"type": "ping"}`, as Anthropic sends it. In OpenAI's protocol it is an
-    /// event that is no chunk, as gateways let it slip that translate from Anthropic's.
+    /// An event `ping` with the data `{"type": "ping"}`, as Anthropic sends it. In the other protocols it is an
+    /// event that is none of theirs, as gateways let it slip that translate from Anthropic's.
     Events,
 }
 

@@ -3,9 +3,10 @@
 //! Plain data and pure functions. Knows no socket, no clock and no runtime, and no other crate of ours: the
 //! server and any in-process mock play what [`Engine::plan`] returns.
 //!
-//! Two protocols are spoken, and the path of a request tells which: OpenAI's Chat Completions
-//! (`…/chat/completions`) and Anthropic's Messages (`…/messages`). A script is written once for both, in
-//! OpenAI's words where the two have different ones.
+//! Four protocols are spoken, and the path of a request tells which: OpenAI's Chat Completions
+//! (`…/chat/completions`) and Responses (`…/responses`), Anthropic's Messages (`…/messages`) and Google's Gemini
+//! (`…/models/MODEL:generateContent` and `…:streamGenerateContent?alt=sse`). A script is written once for all,
+//! in the words of Chat Completions where they have different ones; *OpenAI* alone means Chat Completions.
 //!
 //! The types of this file, and [`Fault`], *are* the JSON or YAML that people write; a field's name and meaning
 //! here are its name and meaning there. Unknown fields are refused everywhere. [`Script::read`] is the usual
@@ -17,8 +18,10 @@ mod engine;
 mod fault;
 mod faults;
 mod fits;
+mod gemini;
 mod http2;
 mod openai_chat;
+mod openai_responses;
 mod plan;
 mod random;
 mod reach;
@@ -135,7 +138,7 @@ fn once() -> u32 {
 /// When every step that matches a request has been served, [`Script::at_end`] decides among these alone:
 /// `repeat_last` gives the last of them, `restart` begins again with them and leaves the others where they
 /// are, `stop` refuses the request. A request that no step matches is refused in any case, with HTTP 400.
-/// With OpenAI's protocol the error's code is `no_step_matches` then, and else `script_ended`.
+/// With OpenAI's protocols the error's code is `no_step_matches` then, and else `script_ended`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -171,8 +174,8 @@ pub enum Reply {
 pub struct HttpReply {
     /// The status, 200 to 599.
     pub status: u16,
-    /// Headers to send. They replace faultlab's own of the same name (`content-type`; `x-request-id`, or
-    /// Anthropic's `request-id`), but for `content-length` and `transfer-encoding`, which are refused: how a
+    /// Headers to send. They replace faultlab's own of the same name (`content-type`; OpenAI's `x-request-id`,
+    /// Anthropic's `request-id`; Gemini has no such), but for `content-length` and `transfer-encoding`, which are refused: how a
     /// body ends is for [`Fault`] to say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -189,10 +192,10 @@ pub struct HttpReply {
 ///
 /// `text`, `thinking` and the strings inside tool arguments are templates. `{{input}}` is the text of the
 /// last user message (tool results are none of it), `{{tool_result}}` the content of the last tool result
-/// after it (or beside it, where Anthropic has both in a message), and each of
-/// [`Script::captures`] has its name. A name that has no value in a conversation shows as `[no name]`, so
-/// that a test which reads the text sees it. A `{{` that no `}}` follows is plain text, and values are not
-/// expanded again.
+/// after it (or beside it, where Anthropic and Gemini have both in a message; of a Gemini response with one
+/// field, that field), and each of [`Script::captures`] has its name. A name that has no value in a
+/// conversation shows as `[no name]`, so that a test which reads the text sees it. A `{{` that no `}}`
+/// follows is plain text, and values are not expanded again.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -203,19 +206,26 @@ pub struct Message {
     /// What the model thinks before it says anything. OpenAI's protocol: `reasoning_content`, as DeepSeek
     /// sends it. Anthropic's: a `thinking` block, whose signature a client has to send back as it is, or its
     /// next request is refused; and one that asks for thinking has to send back the thoughts before a call
-    /// together with its result.
+    /// together with its result. Responses: a `reasoning` item with this as its summary, whose
+    /// `encrypted_content` has to come back as it is, and before the call that followed if that comes back
+    /// by its item's id. Gemini: parts with `thought`; the first call, or else the last part, has a
+    /// `thoughtSignature` that has to come back as it is. (Models from `gemini-3` on sign the first call of
+    /// every answer, and refuse a request whose calls since the user last spoke come back without.)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
     /// Whether the model also thinks what nobody may read, after its other thoughts. Anthropic's protocol: a
     /// `redacted_thinking` block, whose data a client has to send back as it is, or its next request is
-    /// refused. OpenAI's has nothing of the kind and leaves it out.
+    /// refused. Responses: a `reasoning` item without a summary. Gemini: a signature as of a thought, and no
+    /// thought. OpenAI's has nothing of the kind and leaves it out.
     pub redacted_thinking: bool,
     /// The tools the model calls, after its text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// Why the model ended; `tool_calls` if it called any, else `stop`, if not given. Sent as it is, but that
-    /// Anthropic's protocol has its own words for three of them: `end_turn` for `stop`, `tool_use` for
-    /// `tool_calls`, `max_tokens` for `length`.
+    /// the other protocols have their own words for some. Anthropic: `end_turn` for `stop`, `tool_use` for
+    /// `tool_calls`, `max_tokens` for `length`. Gemini: `STOP` for `stop` and `tool_calls`, `MAX_TOKENS` for
+    /// `length`, `SAFETY` for `content_filter`. Responses: the status `completed` for `stop` and `tool_calls`;
+    /// for others `incomplete`, with `max_output_tokens` for `length`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
     /// The token counts to report. If not given: a quarter of the characters, rounded up, which is rough but
@@ -223,7 +233,8 @@ pub struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Characters of text, thinking and tool arguments per event of a stream, at least 1. If not given, text
-    /// and thinking go one word per event, and tool arguments eight characters per event.
+    /// and thinking go one word per event, and tool arguments eight characters per event. Gemini's calls are
+    /// whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_chars: Option<usize>,
     /// Milliseconds between one event of a stream and the next.
@@ -236,7 +247,7 @@ pub struct Message {
 #[non_exhaustive]
 pub struct ToolCall {
     /// The call's id. If not given: `call_1`, `call_2`, … (Anthropic: `toolu_1`, …) counting on from the
-    /// calls already in the conversation.
+    /// calls already in the conversation. Gemini's calls have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool's name.
@@ -244,8 +255,8 @@ pub struct ToolCall {
     /// The arguments: an object, whose strings are templates; or a string, which is sent exactly as it is,
     /// for a model that writes broken JSON. `{}` if not given.
     ///
-    /// Anthropic's plain answers have the arguments as JSON and not as text: a string that is JSON becomes
-    /// that JSON there, any other stays a JSON string.
+    /// Anthropic's plain answers, and all of Gemini's, have the arguments as JSON and not as text: a string
+    /// that is JSON becomes that JSON there, any other stays a JSON string.
     #[serde(default = "no_arguments")]
     pub arguments: Value,
 }
@@ -261,16 +272,20 @@ fn no_arguments() -> Value {
 pub struct Usage {
     /// Tokens of the request, all of them.
     pub prompt_tokens: u64,
-    /// Tokens of the answer.
+    /// Tokens of the answer, the thinking's among them. How many those are, at four characters each, is
+    /// `output_tokens_details.reasoning_tokens` (Responses) or `thoughtsTokenCount` (Gemini, which counts
+    /// `candidatesTokenCount` without them).
     pub completion_tokens: u64,
     /// How many of the request's tokens were read from the provider's cache. OpenAI:
     /// `prompt_tokens_details.cached_tokens`, which `prompt_tokens` has in it. Anthropic:
-    /// `cache_read_input_tokens`, which `input_tokens` has not. Not reported, if not given.
+    /// `cache_read_input_tokens`, which `input_tokens` has not. Responses: `input_tokens_details.cached_tokens`,
+    /// inside; 0, if not given. Gemini: `cachedContentTokenCount`, inside. Not reported, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_tokens: Option<u64>,
     /// How many were written to the cache. OpenAI: `prompt_tokens_details.cache_write_tokens`, which
-    /// `prompt_tokens` has in it. Anthropic: `cache_creation_input_tokens`, which `input_tokens` has not. Not
-    /// reported, if not given.
+    /// `prompt_tokens` has in it. Anthropic: `cache_creation_input_tokens`, which `input_tokens` has not.
+    /// Responses: `input_tokens_details.cache_write_tokens`, inside; 0, if not given. Not reported, if not
+    /// given; Gemini has no such count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
 }

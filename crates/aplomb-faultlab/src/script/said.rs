@@ -99,6 +99,12 @@ impl Said {
         split::every(self.chunk_chars.unwrap_or(ARGUMENT_CHARS), &call.arguments)
     }
 
+    /// How many of the answer's tokens the thinking took, by the same rule of thumb.
+    pub(super) fn thinking_tokens(&self) -> u64 {
+        let chars = self.thinking.as_deref().map(|thinking| thinking.chars().count()).unwrap_or_default();
+        tokens(chars).min(self.usage.completion_tokens)
+    }
+
     fn pieces(&self, text: Option<&str>) -> Vec<String> {
         match (text, self.chunk_chars) {
             (None, _) => Vec::new(),

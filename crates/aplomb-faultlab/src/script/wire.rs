@@ -1,20 +1,28 @@
 //! What the protocols have in common: which one a request speaks, what a script needs to know of any request,
 //! and why any provider refuses one. Renders nothing; knows no script's progress and no fault.
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::fault::{Body, Whole};
 use super::said::Said;
-use super::{anthropic, openai_chat};
+use super::{anthropic, gemini, openai_chat, openai_responses};
 
 /// A protocol, told by the path of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
     /// OpenAI's Chat Completions.
     OpenAiChat,
+    /// OpenAI's Responses.
+    OpenAiResponses,
     /// Anthropic's Messages.
     Anthropic,
+    /// Google's `generateContent` and `streamGenerateContent`.
+    Gemini,
 }
+
+/// When OpenAI's answers were made: faultlab has no clock, and a constant is the same every time.
+pub(super) const CREATED: u64 = 1_700_000_000;
 
 /// What a script needs to know of a request.
 #[derive(Debug, Default, PartialEq)]
@@ -22,7 +30,7 @@ pub(super) struct Chat {
     /// The model asked for; answers name it.
     pub(super) model: String,
     pub(super) stream: bool,
-    /// Whether a stream reports its usage. Only OpenAI's clients have the choice.
+    /// Whether a stream reports its usage. Only clients of Chat Completions have the choice.
     pub(super) include_usage: bool,
     /// The text of the last user message.
     pub(super) last_user: Option<String>,
@@ -48,7 +56,7 @@ pub(super) struct Unthought {
 pub(super) struct Rejection {
     pub(super) status: u16,
     pub(super) message: String,
-    /// The field at fault. OpenAI's errors have a place for it, Anthropic's name it in the message.
+    /// The field at fault. OpenAI's errors have a place for it, the others name it in the message.
     pub(super) param: Option<String>,
     pub(super) code: Option<&'static str>,
 }
@@ -56,22 +64,32 @@ pub(super) struct Rejection {
 impl Wire {
     /// The protocol of this path, whatever comes before its last segments and in its query.
     pub(super) fn of(path: &str) -> Result<Self, Rejection> {
+        let target = path;
         let path = path.split('?').next().unwrap_or_default();
         if path.ends_with("/chat/completions") {
             Ok(Self::OpenAiChat)
+        } else if path.ends_with("/responses") {
+            Ok(Self::OpenAiResponses)
         } else if path.ends_with("/messages") {
             Ok(Self::Anthropic)
+        } else if gemini::Target::of(target).is_some() {
+            Ok(Self::Gemini)
         } else {
-            let message = format!("Invalid URL ({path}): faultlab serves */chat/completions and */messages.");
+            let message = format!(
+                "Invalid URL ({path}): faultlab serves */chat/completions, */responses, */messages, \
+                 */models/*:generateContent and */models/*:streamGenerateContent."
+            );
             Err(Rejection { status: 404, message, param: None, code: None })
         }
     }
 
-    /// Reads the request, or says why the provider would not have it.
-    pub(super) fn read(self, body: &[u8]) -> Result<Chat, Rejection> {
+    /// Reads the request to this path, or says why the provider would not have it.
+    pub(super) fn read(self, path: &str, body: &[u8]) -> Result<Chat, Rejection> {
         match self {
             Self::OpenAiChat => openai_chat::read(body),
+            Self::OpenAiResponses => openai_responses::read(body),
             Self::Anthropic => anthropic::read(body),
+            Self::Gemini => gemini::read(path, body),
         }
     }
 
@@ -79,31 +97,37 @@ impl Wire {
     pub(super) fn render(self, said: &Said, chat: &Chat, number: u64) -> Whole {
         match self {
             Self::OpenAiChat => openai_chat::render(said, chat, number),
+            Self::OpenAiResponses => openai_responses::render(said, chat, number),
             Self::Anthropic => anthropic::render(said, chat, number),
+            Self::Gemini => gemini::render(said, chat, number),
         }
     }
 
     /// The refusal as the provider puts it.
     pub(super) fn refuse(self, rejection: &Rejection, number: u64) -> Whole {
         match self {
-            Self::OpenAiChat => openai_chat::refuse(rejection),
+            // One provider's errors, whatever was asked of it.
+            Self::OpenAiChat | Self::OpenAiResponses => openai_chat::refuse(rejection),
             Self::Anthropic => anthropic::refuse(rejection, number),
+            Self::Gemini => gemini::refuse(rejection),
         }
     }
 
     /// The header that gives an answer its number: `request-id` is Anthropic's name for it
-    /// (<https://platform.claude.com/docs/en/api/errors>, "Request id").
-    pub(super) fn request_id_header(self) -> &'static str {
+    /// (<https://platform.claude.com/docs/en/api/errors>, "Request id"). Google documents none: its answers
+    /// have the number in their `responseId`.
+    pub(super) fn request_id_header(self) -> Option<&'static str> {
         match self {
-            Self::OpenAiChat => "x-request-id",
-            Self::Anthropic => "request-id",
+            Self::OpenAiChat | Self::OpenAiResponses => Some("x-request-id"),
+            Self::Anthropic => Some("request-id"),
+            Self::Gemini => None,
         }
     }
 
-    /// What the ids of calls begin with, where the script gives none.
+    /// What the ids of calls begin with, where the script gives none. Gemini's calls are sent without.
     pub(super) fn call_id_prefix(self) -> &'static str {
         match self {
-            Self::OpenAiChat => "call_",
+            Self::OpenAiChat | Self::OpenAiResponses | Self::Gemini => "call_",
             Self::Anthropic => "toolu_",
         }
     }
@@ -146,6 +170,16 @@ pub(super) fn request_id(number: u64) -> String {
     format!("req_faultlab_{number}")
 }
 
+/// An event of a stream without a type.
+pub(super) fn untyped_event(data: &impl Serialize) -> Bytes {
+    Bytes::from(format!("data: {}\n\n", to_json(data)))
+}
+
+/// An event of a stream of this type.
+pub(super) fn typed_event(kind: &str, data: &impl Serialize) -> Bytes {
+    Bytes::from(format!("event: {kind}\ndata: {}\n\n", to_json(data)))
+}
+
 /// An answer of one JSON document.
 pub(super) fn json(status: u16, document: String, unfinished: String) -> Whole {
     let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
@@ -175,7 +209,14 @@ mod tests {
         assert_eq!(wire("/v1/messages"), Ok(Wire::Anthropic));
         assert_eq!(wire("/anthropic/v1/messages?beta=true"), Ok(Wire::Anthropic));
         assert_eq!(wire("/v1/messages/count_tokens"), Err(404));
-        assert_eq!(wire("/v1/responses"), Err(404));
+        assert_eq!(wire("/v1/responses"), Ok(Wire::OpenAiResponses));
+        assert_eq!(wire("/openai/v1/responses?api-version=preview"), Ok(Wire::OpenAiResponses));
+        assert_eq!(wire("/v1/responses/resp_1"), Err(404));
+        assert_eq!(wire("/v1beta/models/gemini-3-pro:generateContent"), Ok(Wire::Gemini));
+        assert_eq!(wire("/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"), Ok(Wire::Gemini));
+        assert_eq!(wire("/v1/publishers/google/models/gemini-3-pro:generateContent"), Ok(Wire::Gemini));
+        assert_eq!(wire("/v1beta/models/gemini-3-pro:countTokens"), Err(404));
+        assert_eq!(wire("/v1beta/models/:generateContent"), Err(404));
         assert_eq!(wire("/v1/models?x=/chat/completions"), Err(404));
     }
 }

@@ -166,8 +166,8 @@ impl FaultServer {
     }
 
     /// What a client takes for the provider's base URL: `http://127.0.0.1:PORT/v1` (`https` where the script
-    /// says TLS), under which are `/chat/completions` and `/messages`. (Anthropic's own SDKs want it without
-    /// the `/v1`.)
+    /// says TLS), under which are `/chat/completions`, `/responses`, `/messages` and `/models/…`. (Anthropic's
+    /// own SDKs want it without the `/v1`, Google's without it and with a version of theirs.)
     #[must_use]
     pub fn base_url(&self) -> String {
         let scheme = if self.state.is_tls() { "https" } else { "http" };

@@ -244,10 +244,11 @@ fn the_same_seed_has_the_same_plans_whatever_other_runs_do() {
 #[test]
 fn a_refused_request_uses_no_step_but_has_a_number() {
     let engine = letters("stop");
-    let lost = engine.plan("k", &Request::new("/v1/responses", "{}"));
+    let lost = engine.plan("k", &Request::new("/v1/embeddings", "{}"));
     assert_eq!((lost.step, response(lost.clone()).status), (None, 404));
     let error = json!({ "error": {
-        "message": "Invalid URL (/v1/responses): faultlab serves */chat/completions and */messages.",
+        "message": "Invalid URL (/v1/embeddings): faultlab serves */chat/completions, */responses, \
+                    */messages, */models/*:generateContent and */models/*:streamGenerateContent.",
         "type": "invalid_request_error", "param": null, "code": null } });
     assert_eq!(body_of(lost), error);
     let calls = json!([ { "id": "c", "function": { "name": "f", "arguments": "{}" } } ]);
@@ -346,6 +347,53 @@ fn thoughts_before_a_call_come_back_with_it_or_the_next_request_is_refused() {
     // What was not thought cannot come back.
     let silent = json!({ "reply": { "message": { "tool_calls": [ { "name": "f" } ] } } });
     assert_eq!(ask_again(silent, false, "enabled"), 200);
+}
+
+/// The error is quoted in <https://github.com/cline/cline/issues/12242>: a call that comes back by its item's id
+/// needs the reasoning that it came with.
+#[test]
+fn reasoning_before_a_call_comes_back_with_its_item_or_the_next_request_is_refused() {
+    let ask_again = |thinking: Option<&str>, keep: &[&str]| {
+        let message = json!({ "thinking": thinking, "tool_calls": [ { "name": "f" } ] });
+        let engine = engine(&json!({ "steps": [
+            { "reply": { "message": message } }, { "reply": { "message": { "text": "{{tool_result}}" } } } ] }));
+        let ask = |input: &[Value]| {
+            engine.plan("k", &Request::new("/v1/responses", json!({ "input": input }).to_string()))
+        };
+        let mut input = vec![json!({ "role": "user", "content": "go" })];
+        let mut output = body_of(ask(&input))["output"].as_array().unwrap().clone();
+        output.retain(|item| keep.contains(&item["type"].as_str().unwrap()));
+        input.extend(output);
+        input.push(json!({ "type": "function_call_output", "call_id": "call_1", "output": "42" }));
+        let answer = body_of(ask(&input));
+        let text = &answer["output"][0]["content"][0]["text"];
+        text.as_str().or(answer["error"]["message"].as_str()).unwrap().to_owned()
+    };
+    assert_eq!(ask_again(Some("Hm"), &["reasoning", "function_call"]), "42");
+    assert_eq!(
+        ask_again(Some("Hm"), &["function_call"]),
+        "Item 'fc_faultlab_1_1' of type 'function_call' was provided without its required 'reasoning' item."
+    );
+    // What was not thought cannot come back.
+    assert_eq!(ask_again(None, &["function_call"]), "42");
+}
+
+#[test]
+fn the_round_trip_of_a_call_works_on_geminis_wire_too() {
+    let engine = engine(&json!({ "captures": { "sum": "[0-9][0-9*]*" }, "steps": [
+        { "reply": { "message": { "tool_calls": [ { "name": "calc", "arguments": { "it": "{{sum}}" } } ] } } },
+        { "reply": { "message": { "text": "It is {{tool_result}}." } } } ] }));
+    let ask = |contents: &[Value]| {
+        let path = "/v1beta/models/gemini-3-pro:generateContent";
+        let plan = engine.plan("k", &Request::new(path, json!({ "contents": contents }).to_string()));
+        body_of(plan)["candidates"][0]["content"].clone()
+    };
+    let mut contents = vec![json!({ "role": "user", "parts": [ { "text": "What is 6*7?" } ] })];
+    let called = ask(&contents);
+    assert_eq!(called["parts"][0]["functionCall"], json!({ "name": "calc", "args": { "it": "6*7" } }));
+    let response = json!({ "functionResponse": { "name": "calc", "response": { "output": "42" } } });
+    contents.extend([called, json!({ "role": "user", "parts": [response] })]);
+    assert_eq!(ask(&contents)["parts"], json!([ { "text": "It is 42." } ]));
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! What a client reads, byte for byte, for the faults below the events, on both protocols.
+//! What a client reads, byte for byte, for the faults below the events, on every protocol.
 //!
-//! Whole answers are those of `golden` and `golden_anthropic`. How they are cut, ended and counted is written
+//! Whole answers are those of the module `wires`. How they are cut, ended and counted is written
 //! from RFC 9112 (7.1 for chunks, 8 for incomplete bodies) and WHATWG HTML 9.2.5 (the ends of lines).
 
 use crate::golden_anthropic;
 use crate::lab::{LAST_CHUNK, chunks, script};
 use crate::raw::Ending;
-use crate::wires::{ANTHROPIC, OPENAI};
+use crate::wires::{ANTHROPIC, OPENAI, WIRES};
 
 /// The event with half of its data.
 fn half(event: &str) -> String {
@@ -17,7 +17,7 @@ fn half(event: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_event_is_half_an_event_among_whole_ones() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for (after_events, broken) in [(0, 0), (2, 2), (99, wire.content)] {
             let fault = format!(r#"{{ "malformed_event": {{ "after_events": {after_events} }} }}"#);
             let mut events: Vec<&str> = wire.events.to_vec();
@@ -41,7 +41,7 @@ fn half_of_hello_spelt_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_document_is_half_a_document_that_says_it_is_whole() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "malformed_event": { "after_events": 2 } }"#;
         let (mut client, _server) = wire.hello_with(fault, wire.plain).await;
         let half = &wire.document[..wire.document.len() / 2];
@@ -54,7 +54,7 @@ async fn a_malformed_document_is_half_a_document_that_says_it_is_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_split_character_begins_in_one_chunk_and_ends_in_the_next() {
     let script = script(r#"{ "text": "Héllo you é" }"#, r#""split_utf8""#);
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let (mut client, _server) = wire.ask(&script, wire.streamed).await;
         let place = wire.events.iter().position(|event| event.contains("Hello")).unwrap();
         client.expect(&(wire.stream_head() + &chunks(&wire.events[..place])));
@@ -68,7 +68,8 @@ async fn a_split_character_begins_in_one_chunk_and_ends_in_the_next() {
         client.expect_bytes(&expected);
         // The next one is whole.
         let next = wire.events[place + 1];
-        client.expect(&chunks(&[next, &next.replace(" you", " é")]));
+        let last = next.replace(" you", " é").replace(r#""sequence_number":5"#, r#""sequence_number":6"#);
+        client.expect(&chunks(&[next, &last]));
 
         let (mut client, _server) = wire.ask(&script, wire.plain).await;
         client.read_through("Héllo you é\"");
@@ -78,7 +79,7 @@ async fn a_split_character_begins_in_one_chunk_and_ends_in_the_next() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_may_end_with_crlf_or_cr() {
     for (fault, end) in [(r#""crlf""#, "\r\n"), (r#""lone_cr""#, "\r")] {
-        for wire in [OPENAI, ANTHROPIC] {
+        for wire in WIRES {
             let events: Vec<String> = wire.events.iter().map(|event| event.replace('\n', end)).collect();
             let events: Vec<&str> = events.iter().map(String::as_str).collect();
             let (mut client, _server) = wire.hello_with(fault, wire.streamed).await;
@@ -97,7 +98,7 @@ fn wrong_chunk(data: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_chunk_size_is_one_less_than_its_bytes() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for (after_events, wrong) in [(0, 0), (2, 2), (99, wire.content)] {
             let fault = format!(r#"{{ "wrong_chunk_size": {{ "after_events": {after_events} }} }}"#);
             let (client, _server) = wire.hello_with(&fault, wire.streamed).await;
@@ -114,7 +115,7 @@ async fn a_wrong_chunk_size_is_one_less_than_its_bytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_body_is_all_there_and_sixteen_bytes_too_short() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for (request, content_type, body) in [
             (wire.streamed, "text/event-stream", wire.events.concat()),
             (wire.plain, "application/json", wire.document.to_owned()),
@@ -128,7 +129,7 @@ async fn a_short_body_is_all_there_and_sixteen_bytes_too_short() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_split_head_is_the_same_head_in_more_reads() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for (request, whole) in [(wire.streamed, wire.whole_stream()), (wire.plain, wire.whole_document())] {
             let (mut client, _server) = wire.hello_with(r#""split_headers""#, request).await;
             let (head, body) = whole.split_once("\r\n\r\n").unwrap();
@@ -142,7 +143,7 @@ async fn a_split_head_is_the_same_head_in_more_reads() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_headers_are_a_status_line_and_a_wait() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "slow_headers": { "delay_ms": 900 } }"#;
         let (mut client, _server) = wire.hello_with(fault, wire.streamed).await;
         let status_line = "HTTP/1.1 200 \r\n";
@@ -155,7 +156,7 @@ async fn slow_headers_are_a_status_line_and_a_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dripping_body_comes_in_pieces_that_know_no_events() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "drip": { "bytes": 100, "every_ms": 1 } }"#;
         let (mut client, _server) = wire.hello_with(fault, wire.streamed).await;
         let mut expected = wire.stream_head();

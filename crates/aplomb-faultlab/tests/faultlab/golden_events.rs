@@ -1,11 +1,11 @@
-//! What a client reads, byte for byte, for the faults that move, glue, split, swell or leave out events, on both
-//! protocols.
+//! What a client reads, byte for byte, for the faults that move, glue, split, swell or leave out events, on every
+//! protocol.
 //!
-//! Whole answers are those of `golden` and `golden_anthropic`.
+//! Whole answers are those of the module `wires`.
 
-use crate::golden_anthropic;
 use crate::lab::{LAST_CHUNK, chunks, script, start};
-use crate::wires::{ANTHROPIC, OPENAI, Wire};
+use crate::wires::{ANTHROPIC, GEMINI, OPENAI, RESPONSES, WIRES, Wire};
+use crate::{golden_anthropic, golden_responses};
 
 /// WHATWG HTML, 9.2.6: a line that begins with a colon is a comment.
 const COMMENT: &str = ": ping\n\n";
@@ -13,8 +13,8 @@ const COMMENT: &str = ": ping\n\n";
 const KINDS: [(&str, &str); 2] = [("comments", COMMENT), ("events", golden_anthropic::PING)];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pings_may_be_comments_or_events_on_either_protocol() {
-    for wire in [OPENAI, ANTHROPIC] {
+async fn pings_may_be_comments_or_events_on_any_protocol() {
+    for wire in WIRES {
         for (kind, ping) in KINDS {
             let fault = format!(r#"{{ "pings": {{ "after_events": 1, "every_ms": 1, "with": "{kind}" }} }}"#);
             let (mut client, _server) = wire.hello_with(&fault, wire.streamed).await;
@@ -25,7 +25,9 @@ async fn pings_may_be_comments_or_events_on_either_protocol() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pings_after_the_end_may_be_comments_or_events_too() {
-    for (wire, events) in [(OPENAI, &OPENAI.events[..4]), (ANTHROPIC, ANTHROPIC.events)] {
+    for wire in WIRES {
+        // All but [DONE], where there is one.
+        let events = if wire.path == OPENAI.path { &OPENAI.events[..4] } else { wire.events };
         for (kind, ping) in KINDS {
             let fault = format!(r#"{{ "pings_after_end": {{ "every_ms": 1, "with": "{kind}" }} }}"#);
             let (mut client, _server) = wire.hello_with(&fault, wire.streamed).await;
@@ -36,7 +38,7 @@ async fn pings_after_the_end_may_be_comments_or_events_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_pings_are_spaces_whatever_their_kind() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "pings": { "after_events": 1, "every_ms": 1, "with": "events" } }"#;
         let (mut client, _server) = wire.hello_with(fault, wire.plain).await;
         let head = wire.head("application/json", "transfer-encoding: chunked");
@@ -51,9 +53,11 @@ fn data(event: &str) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn glued_events_are_one_line_with_the_data_of_two() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for (after_events, place) in [(0, 0), (2, 2), (99, wire.content)] {
             let fault = format!(r#"{{ "glued_events": {{ "after_events": {after_events} }} }}"#);
+            // The last event has none after it.
+            let place = place.min(wire.events.len() - 2);
             let (first, next) = (wire.events[place], wire.events[place + 1]);
             let glued = format!("{}{}\n\n", first.trim_end_matches('\n'), data(next));
             let mut events: Vec<&str> = wire.events.to_vec();
@@ -80,7 +84,7 @@ async fn two_glued_events_spelt_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn glued_documents_are_the_document_twice() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "glued_events": { "after_events": 2 } }"#;
         let (mut client, _server) = wire.hello_with(fault, wire.plain).await;
         client.expect(&(wire.plain_head(2 * wire.document.len()) + wire.document + wire.document));
@@ -90,7 +94,7 @@ async fn glued_documents_are_the_document_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_split_event_is_two_events_with_half_of_its_data_each() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for (after_events, place) in [(0, 0), (2, 2), (99, wire.content)] {
             let fault = format!(r#"{{ "split_event": {{ "after_events": {after_events} }} }}"#);
             let (name, _) = wire.events[place].split_once("data: ").unwrap();
@@ -109,7 +113,7 @@ async fn a_split_event_is_two_events_with_half_of_its_data_each() {
 /// What a document has no place for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_has_no_events_to_split_and_its_reason_in_it() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for fault in [r#"{ "split_event": { "after_events": 2 } }"#, r#""end_after_reason""#] {
             let (mut client, _server) = wire.hello_with(fault, wire.plain).await;
             client.expect(&wire.whole_document());
@@ -120,9 +124,10 @@ async fn a_document_has_no_events_to_split_and_its_reason_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_may_end_after_the_reason_without_the_last_word() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let (mut client, _server) = wire.hello_with(r#""end_after_reason""#, wire.streamed).await;
-        // The first terminal event has the reason: neither [DONE] nor message_stop follows.
+        // The first terminal event has the reason: neither [DONE] nor message_stop follows. Responses and
+        // Gemini have it in their last event.
         client.expect(&(wire.stream_head() + &chunks(&wire.events[..=wire.content]) + LAST_CHUNK));
         client.expect_silence();
     }
@@ -148,7 +153,7 @@ fn swollen(event: &str, size: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_huge_event_has_its_size_and_its_meaning() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for (after_events, place) in [(2, 2), (99, wire.content)] {
             let fault =
                 format!(r#"{{ "huge_event": {{ "after_events": {after_events}, "bytes": 100000 }} }}"#);
@@ -170,7 +175,7 @@ async fn a_huge_event_has_its_size_and_its_meaning() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_huge_document_is_announced_in_full() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "huge_event": { "after_events": 2, "bytes": 100000 } }"#;
         let (mut client, _server) = wire.hello_with(fault, wire.plain).await;
         let spaces = " ".repeat(100_000 - wire.document.len());
@@ -181,7 +186,7 @@ async fn a_huge_document_is_announced_in_full() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_is_one_event_until_the_body_has_its_size() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "flood": { "after_events": 2, "bytes": 5000 } }"#;
         let whole: usize = wire.events.iter().map(|event| event.len()).sum();
         let repeated = wire.events[2];
@@ -197,7 +202,7 @@ async fn a_flood_is_one_event_until_the_body_has_its_size() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_flood_is_a_document_and_spaces_of_no_announced_length() {
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         let fault = r#"{ "flood": { "after_events": 2, "bytes": 40000 } }"#;
         let (mut client, _server) = wire.hello_with(fault, wire.plain).await;
         // 16 KiB are 16384 bytes: two such pieces and what is left.
@@ -220,7 +225,7 @@ fn empty() -> String {
 
 async fn expect_empty(wire: &Wire, request: &str, expected: &str) {
     let server = start(&empty()).await;
-    let mut client = crate::lab::ask(&server, wire.path, request);
+    let mut client = crate::lab::ask(&server, wire.path_of(request), request);
     client.expect(expected);
     client.expect_silence();
 }
@@ -253,4 +258,35 @@ async fn an_empty_answer_has_no_block_on_anthropics_wire() {
         r#""stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":0}}"#
     );
     expect_empty(&ANTHROPIC, ANTHROPIC.plain, &(ANTHROPIC.plain_head(document.len()) + document)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_answer_has_no_item_on_the_responses_wire() {
+    use golden_responses::{COMPLETED, CREATED, IN_PROGRESS, MESSAGE};
+    let emptied = |text: &str, sequence: &str| {
+        text.replace(&format!(r#""output":[{MESSAGE}]"#), r#""output":[]"#)
+            .replace(r#""output_tokens":3"#, r#""output_tokens":0"#)
+            .replace(r#""total_tokens":4"#, r#""total_tokens":1"#)
+            .replace(r#""sequence_number":9"#, sequence)
+    };
+    let end = emptied(COMPLETED, r#""sequence_number":2"#);
+    let stream = RESPONSES.stream_head() + &chunks(&[CREATED, IN_PROGRESS, &end]) + LAST_CHUNK;
+    expect_empty(&RESPONSES, RESPONSES.streamed, &stream).await;
+    let document = emptied(RESPONSES.document, "");
+    expect_empty(&RESPONSES, RESPONSES.plain, &(RESPONSES.plain_head(document.len()) + &document)).await;
+}
+
+/// The empty answers that Gemini is known for
+/// (<https://github.com/google-gemini/deprecated-generative-ai-python/issues/744>).
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_answer_has_no_parts_on_geminis_wire() {
+    let document = concat!(
+        r#"{"candidates":[{"content":{"role":"model"},"finishReason":"STOP","index":0}],"#,
+        r#""usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":0,"totalTokenCount":1},"#,
+        r#""modelVersion":"m","responseId":"faultlab_1"}"#
+    );
+    let event = format!("data: {document}\n\n");
+    let stream = GEMINI.stream_head() + &chunks(&[&event]) + LAST_CHUNK;
+    expect_empty(&GEMINI, GEMINI.streamed, &stream).await;
+    expect_empty(&GEMINI, GEMINI.plain, &(GEMINI.plain_head(document.len()) + document)).await;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::golden::PLAIN;
 use crate::lab::start;
-use crate::wires::{ANTHROPIC, OPENAI};
+use crate::wires::{ANTHROPIC, OPENAI, WIRES};
 use aplomb_faultlab::script::{Answer, Engine, Request, Script};
 
 fn http(reply: &str) -> String {
@@ -20,7 +20,7 @@ async fn a_success_may_be_an_error_a_page_or_nothing_streamed_or_not() {
         ("{}", "application/json", "{}"),
         (r#""<html>""#, "text/plain; charset=utf-8", "<html>"),
     ];
-    for wire in [OPENAI, ANTHROPIC] {
+    for wire in WIRES {
         for request in [wire.streamed, wire.plain] {
             for (body, kind, sent) in bodies {
                 let reply = http(&format!(r#"{{ "status": 200, "body": {body} }}"#));

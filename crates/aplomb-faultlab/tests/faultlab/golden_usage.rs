@@ -1,4 +1,4 @@
-//! Token counts with a cache, and thoughts that nobody may read, byte for byte on both protocols.
+//! Token counts with a cache, and thoughts that nobody may read, byte for byte on every protocol.
 //!
 //! Sources: <https://platform.openai.com/docs/guides/prompt-caching> and OpenAI's SDKs for
 //! `prompt_tokens_details`,
@@ -6,7 +6,7 @@
 //! <https://platform.claude.com/docs/en/build-with-claude/extended-thinking> for `redacted_thinking`.
 
 use crate::lab::{self, LAST_CHUNK, chunks, script, start};
-use crate::wires::{ANTHROPIC, OPENAI};
+use crate::wires::{ANTHROPIC, GEMINI, OPENAI, RESPONSES};
 
 const CACHED: &str = r#"{ "text": "Hello you", "usage": {
     "prompt_tokens": 100, "completion_tokens": 3, "cached_tokens": 60, "cache_write_tokens": 30 } }"#;
@@ -78,5 +78,32 @@ async fn openais_wire_has_no_redacted_thoughts() {
         let (mut client, _server) = OPENAI.ask(&with, request).await;
         let whole = if request == OPENAI.plain { OPENAI.whole_document() } else { OPENAI.whole_stream() };
         client.expect(&whole);
+    }
+}
+
+/// `ResponseUsage` of OpenAI's SDKs: both details are inside of the input's count.
+#[tokio::test(flavor = "multi_thread")]
+async fn responses_counts_cached_tokens_inside_the_input() {
+    let usage = concat!(
+        r#""usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":60,"cache_write_tokens":30},"#,
+        r#""output_tokens":3,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":103}"#
+    );
+    for request in [RESPONSES.streamed, RESPONSES.plain] {
+        let (mut client, _server) = RESPONSES.ask(&script(CACHED, "null"), request).await;
+        client.read_through(usage);
+    }
+}
+
+/// <https://ai.google.dev/api/generate-content>, "UsageMetadata": the cached part is inside of the prompt, and there
+/// is no count of what was written.
+#[tokio::test(flavor = "multi_thread")]
+async fn gemini_counts_cached_tokens_inside_the_prompt() {
+    let usage = concat!(
+        r#""usageMetadata":{"promptTokenCount":100,"candidatesTokenCount":3,"totalTokenCount":103,"#,
+        r#""cachedContentTokenCount":60}"#
+    );
+    for request in [GEMINI.streamed, GEMINI.plain] {
+        let (mut client, _server) = GEMINI.ask(&script(CACHED, "null"), request).await;
+        client.read_through(usage);
     }
 }

@@ -1,4 +1,4 @@
-//! What the golden tests of both protocols share: servers, requests, chunks.
+//! What the golden tests of all protocols share: servers, requests, chunks.
 
 use crate::raw::Client;
 use aplomb_faultlab::script::Script;

@@ -9,12 +9,15 @@
 )]
 
 mod engine;
+mod every_fault;
 mod frames;
 mod golden;
 mod golden_anthropic;
 mod golden_bytes;
 mod golden_events;
+mod golden_gemini;
 mod golden_http;
+mod golden_responses;
 mod golden_usage;
 mod http2;
 mod http2_faults;

@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{REDACTED, SIGNATURE};
-use crate::script::fault::{Body, Whole};
+use crate::script::fault::{Body, ErrorType, Whole};
 use crate::script::said::{Call, Said};
-use crate::script::wire::{Chat, events, json, to_json};
+use crate::script::wire::{Chat, events, json, to_json, typed_event};
 use crate::script::{self, PingKind};
 
 /// What the model said as the answer to this request, which is the engine's `number`-th.
@@ -25,7 +25,7 @@ pub(in crate::script) fn render(said: &Said, chat: &Chat, number: u64) -> Whole 
             done: None,
             // "Event streams may also include any number of `ping` events."
             ping: PingKind::Events,
-            names_errors: true,
+            errors: ErrorType::Error,
             gap: said.gap,
         })
     } else {
@@ -144,7 +144,7 @@ fn input(call: &Call) -> Value {
 /// "Each server-sent event includes a named event type and associated JSON data … [and] the matching event
 /// `type` in its data."
 fn event(name: &str, data: &impl Serialize) -> Bytes {
-    Bytes::from(format!("event: {name}\ndata: {}\n\n", to_json(data)))
+    typed_event(name, data)
 }
 
 #[derive(Serialize)]

@@ -8,13 +8,10 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::script::fault::{Body, Whole};
+use crate::script::fault::{Body, ErrorType, Whole};
 use crate::script::said::{Call, Said};
-use crate::script::wire::{Chat, events, json, to_json};
+use crate::script::wire::{CREATED, Chat, events, json, to_json, untyped_event};
 use crate::script::{self, PingKind};
-
-/// Faultlab has no clock, and a constant is the same every time.
-const CREATED: u64 = 1_700_000_000;
 
 /// What the model said as the answer to this request, which is the engine's `number`-th.
 pub(in crate::script) fn render(said: &Said, chat: &Chat, number: u64) -> Whole {
@@ -26,7 +23,7 @@ pub(in crate::script) fn render(said: &Said, chat: &Chat, number: u64) -> Whole 
             // "streaming will terminate with a data: [DONE] message"
             done: Some(Bytes::from_static(b"data: [DONE]\n\n")),
             ping: PingKind::Comments,
-            names_errors: false,
+            errors: ErrorType::None,
             gap: said.gap,
         })
     } else {
@@ -119,7 +116,7 @@ impl<'a> Completion<'a> {
             // "All other chunks will also include a usage field, but with a null value."
             usage: self.include_usage.then_some(usage),
         };
-        Bytes::from(format!("data: {}\n\n", to_json(&chunk)))
+        untyped_event(&chunk)
     }
 
     fn document(&self, finished: bool) -> String {
