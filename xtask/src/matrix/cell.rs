@@ -108,8 +108,15 @@ impl Cell<'_> {
     }
 
     fn config(&self, server: &FaultServer, ca_file: Option<&Path>) -> Value {
+        let (provider, style) = match self.wire {
+            Wire::OpenAiChat => ("openai_compatible", Some("chat_completions")),
+            Wire::OpenAiResponses => ("openai_compatible", Some("responses")),
+            Wire::Anthropic => ("anthropic", None),
+            Wire::Gemini => ("gemini", None),
+        };
         let llm = json!({
-            "provider": match self.wire { Wire::OpenAiChat => "openai_compatible", Wire::Anthropic => "anthropic" },
+            "provider": provider,
+            "openai_api_style": style,
             "model": "m",
             "api_base": server.base_url(),
             // Cargo sets it, so that there is a key to send.

@@ -25,16 +25,20 @@ const AT_ONCE: usize = 48;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
     OpenAiChat,
+    OpenAiResponses,
     Anthropic,
+    Gemini,
 }
 
 impl Wire {
-    const ALL: [Wire; 2] = [Wire::OpenAiChat, Wire::Anthropic];
+    const ALL: [Wire; 4] = [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
 
     fn title(self) -> &'static str {
         match self {
             Wire::OpenAiChat => "OpenAI chat",
+            Wire::OpenAiResponses => "OpenAI Responses",
             Wire::Anthropic => "Anthropic",
+            Wire::Gemini => "Gemini",
         }
     }
 }

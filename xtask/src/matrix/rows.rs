@@ -149,11 +149,14 @@ impl Row {
     }
 }
 
-/// Events of which none has words: OpenAI's names the role, Anthropic's are `message_start` and `ping`.
+/// Events of which none has words: a role; `response.created` and what the answer's items begin with; `message_start` and
+/// `ping`. Gemini's first event has a word.
 fn before_words(wire: Wire) -> usize {
     match wire {
         Wire::OpenAiChat => 1,
+        Wire::OpenAiResponses => 4,
         Wire::Anthropic => 2,
+        Wire::Gemini => 0,
     }
 }
 
@@ -161,8 +164,10 @@ fn before_words(wire: Wire) -> usize {
 fn after_words(wire: Wire) -> usize {
     match wire {
         Wire::OpenAiChat => 3,
+        Wire::OpenAiResponses => 6,
         // The block's start comes first.
         Wire::Anthropic => 5,
+        Wire::Gemini => 2,
     }
 }
 
@@ -175,12 +180,50 @@ fn after(kind: &'static str, rest: Value) -> impl Fn(Wire) -> Value {
     }
 }
 
+/// What a provider says went wrong.
+#[derive(Clone, Copy)]
+enum Wrong {
+    Overload,
+    Server,
+    Request,
+}
+
 /// An error in the words of the wire's own provider.
-fn error(wire: Wire, kind: &str) -> Value {
-    let error = json!({ "type": kind, "message": "as the script has it" });
+fn error(wire: Wire, wrong: Wrong) -> Value {
+    const MESSAGE: &str = "as the script has it";
     match wire {
-        Wire::OpenAiChat => json!({ "error": error }),
-        Wire::Anthropic => json!({ "type": "error", "error": error }),
+        Wire::OpenAiChat => {
+            let kind = match wrong {
+                Wrong::Overload => "overloaded_error",
+                Wrong::Server => "server_error",
+                Wrong::Request => "invalid_request_error",
+            };
+            json!({ "error": { "type": kind, "message": MESSAGE } })
+        }
+        Wire::OpenAiResponses => {
+            let code = match wrong {
+                Wrong::Overload => "server_is_overloaded",
+                Wrong::Server => "server_error",
+                Wrong::Request => "invalid_request_error",
+            };
+            json!({ "type": "error", "code": code, "message": MESSAGE, "param": null })
+        }
+        Wire::Anthropic => {
+            let kind = match wrong {
+                Wrong::Overload => "overloaded_error",
+                Wrong::Server => "api_error",
+                Wrong::Request => "invalid_request_error",
+            };
+            json!({ "type": "error", "error": { "type": kind, "message": MESSAGE } })
+        }
+        Wire::Gemini => {
+            let (code, status) = match wrong {
+                Wrong::Overload => (503, "UNAVAILABLE"),
+                Wrong::Server => (500, "INTERNAL"),
+                Wrong::Request => (400, "INVALID_ARGUMENT"),
+            };
+            json!({ "error": { "code": code, "status": status, "message": MESSAGE } })
+        }
     }
 }
 
@@ -344,34 +387,32 @@ fn interruptions() -> Vec<Row> {
 }
 
 fn errors_inside() -> Vec<Row> {
-    let inside = |name, events: fn(Wire) -> usize, kind: fn(Wire) -> &'static str| {
+    let inside = |name, events: fn(Wire) -> usize, wrong: Wrong| {
         Row::fault_at(name, move |wire| {
-            let body = error(wire, kind(wire));
+            let body = error(wire, wrong);
             json!({ "error_event": { "after_events": events(wire), "body": body } })
         })
     };
-    let overload = |_| "overloaded_error";
-    let refusal = |_| "invalid_request_error";
-    let fault = |wire| if wire == Wire::Anthropic { "api_error" } else { "server_error" };
     let wordless = |wire| json!({ "error_event": { "after_events": before_words(wire), "body": "" } });
     let after_words_too =
         |row: Row, reason| row.does_by_way(Effect::Transient(reason), Effect::TransientAfterWords(reason));
     let refused = Effect::Permanent(Reason::InvalidRequest);
     vec![
-        inside("an overload inside a 200, before the first word", before_words, overload)
+        inside("an overload inside a 200, before the first word", before_words, Wrong::Overload)
             .does(Effect::Transient(Reason::Overloaded)),
         after_words_too(
-            inside("an overload inside a 200, after words", after_words, overload),
+            inside("an overload inside a 200, after words", after_words, Wrong::Overload),
             Reason::Overloaded,
         ),
-        inside("a server's error inside a 200, before the first word", before_words, fault)
+        inside("a server's error inside a 200, before the first word", before_words, Wrong::Server)
             .does(Effect::Transient(Reason::ServerError)),
         after_words_too(
-            inside("a server's error inside a 200, after words", after_words, fault),
+            inside("a server's error inside a 200, after words", after_words, Wrong::Server),
             Reason::ServerError,
         ),
-        inside("a refused request inside a 200, before the first word", before_words, refusal).does(refused),
-        inside("a refused request inside a 200, after words", after_words, refusal).does(refused),
+        inside("a refused request inside a 200, before the first word", before_words, Wrong::Request)
+            .does(refused),
+        inside("a refused request inside a 200, after words", after_words, Wrong::Request).does(refused),
         Row::fault_at("an error without a word, before the first word", wordless).does_by_way(
             Effect::Transient(Reason::MalformedResponse),
             Effect::Transient(Reason::StreamInterrupted),
@@ -419,10 +460,11 @@ fn harmless() -> Vec<Row> {
         // A document is one value, or it is none.
         Row::fault_at("two events' JSON on one line", after("glued_events", json!({})))
             .does_by_way(Effect::Permanent(Reason::MalformedResponse), Effect::None),
-        Row::fault_at(
-            "a mebibyte of events that say nothing",
-            |wire| json!({ "flood": { "after_events": before_words(wire) - 1, "bytes": 1 << 20 } }),
-        ),
+        Row::fault_at("a mebibyte of events that say nothing", |wire| {
+            // Gemini's events all say something but the last.
+            let events = before_words(wire).checked_sub(1).unwrap_or(99);
+            json!({ "flood": { "after_events": events, "bytes": 1 << 20 } })
+        }),
         Row::fault_at("an event of 7 MiB", after("huge_event", json!({ "bytes": 7 << 20 }))),
     ]
 }

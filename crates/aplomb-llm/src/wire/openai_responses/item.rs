@@ -145,6 +145,9 @@ fn opaque(kept: &Kept) -> Option<Block> {
 /// The answer as a whole: how it ended, and what it used.
 #[derive(Deserialize)]
 pub struct Response {
+    /// Only an error has one; a response's is its `object`.
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
     pub(super) status: Option<String>,
     pub(super) error: Option<Value>,
     incomplete_details: Option<Incomplete>,

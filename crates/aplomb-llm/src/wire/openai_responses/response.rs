@@ -26,7 +26,9 @@ fn into_reply(
     usage: Option<TokenUsage>,
     fail: impl Fn(Anomaly) -> Box<Failure>,
 ) -> Result<Reply, Box<Failure>> {
-    let is_error = response.error.as_ref().is_some_and(|error| !error.is_null());
+    // The event that ends a stream with an error, in the place of a body, is one too.
+    let is_error = response.error.as_ref().is_some_and(|error| !error.is_null())
+        || response.kind.as_deref() == Some("error");
     if is_error || response.status.as_deref() == Some("failed") {
         return Err(fail(Anomaly::Error));
     }
