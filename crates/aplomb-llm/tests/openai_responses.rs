@@ -234,6 +234,7 @@ fn a_200_that_is_no_answer_is_a_failure_of_its_kind() {
         (json!({}), Anomaly::MalformedBody),
         (json!([]), Anomaly::MalformedBody),
         (json!({"error": {"message": "no"}}), Anomaly::Error),
+        (json!({"type": "error", "code": "server_error", "message": "no"}), Anomaly::Error),
         (failed("server_error"), Anomaly::Error),
         (response("failed", &[]), Anomaly::Error),
         (response("in_progress", &[message("half")]), Anomaly::NoTerminalEvent),
