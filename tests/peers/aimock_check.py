@@ -1,5 +1,6 @@
 """Runs the real binary against aimock, an LLM mock that we did not write, and counts requests in aimock's own journal.
-Every case runs on both wires, OpenAI's Chat Completions and Anthropic's Messages, each with an aimock of its own.
+Every case runs on every wire, each with an aimock of its own: OpenAI's Chat Completions and Responses, Anthropic's
+Messages, Google's Gemini.
 
 Usage: tests/peers/install.sh && python3 tests/peers/aimock_check.py
 """
@@ -26,8 +27,13 @@ CUT = {"latency": 20, "truncateAfterChunks": 4}
 DROPPED = {"chaos": {"disconnectRate": 1.0}}
 # Without it, aimock counts no tokens on Anthropic's wire.
 USAGE = {"usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}}
-# The path of each wire's requests, by the provider in the config.
-WIRES = {"openai_compatible": "/chat/completions", "anthropic": "/messages"}
+# Each wire: how a config asks for it, where aimock serves it, and what the path of its requests has in it.
+WIRES = {
+    "Chat Completions": ({"provider": "openai_compatible"}, "/v1", "/chat/completions"),
+    "Responses": ({"provider": "openai_compatible", "openai_api_style": "responses"}, "/v1", "/responses"),
+    "Messages": ({"provider": "anthropic"}, "/v1", "/messages"),
+    "Gemini": ({"provider": "gemini"}, "/v1beta", "GenerateContent"),
+}
 
 
 def when(text, **match):
@@ -65,7 +71,7 @@ FIXTURES = [
 ]
 
 
-def agent_config(provider, api_base):
+def agent_config(wire, api_base):
     return {
         "version": "1.0",
         "agents": [
@@ -73,7 +79,7 @@ def agent_config(provider, api_base):
                 "id": "assistant",
                 "pattern": {"type": "react"},
                 "llm": {
-                    "provider": provider,
+                    **wire,
                     "model": "gpt-4o-mini",
                     "api_base": api_base,
                     "api_key_env": "PEERS_API_KEY",
@@ -90,10 +96,11 @@ def agent_config(provider, api_base):
 class Bench:
     """The binary with a config that points at aimock, and aimock's journal."""
 
-    def __init__(self, provider, url, folder):
-        self.provider, self.url, self.folder = provider, url, folder
+    def __init__(self, wire, url, folder):
+        self.wire, self.url, self.folder = wire, url, folder
+        provider, base, _ = WIRES[wire]
         self.config = folder / "agent.json"
-        self.config.write_text(json.dumps(agent_config(provider, f"{url}/v1"), indent=2))
+        self.config.write_text(json.dumps(agent_config(provider, f"{url}{base}"), indent=2))
 
     def run(self, prompt, form):
         env = {**os.environ, "PEERS_API_KEY": "peers-key", "APLOMB_DATA_DIR": str(self.folder / "data")}
@@ -101,9 +108,10 @@ class Bench:
 
     def requests(self, prompt):
         """The requests that a prompt has caused, oldest first, as aimock recorded them."""
-        url = f"{self.url}/__aimock/journal?path={WIRES[self.provider]}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return [entry for entry in json.load(answer) if prompt in json.dumps(entry["body"]["messages"])]
+        path = WIRES[self.wire][2]
+        with urllib.request.urlopen(f"{self.url}/__aimock/journal", timeout=10) as answer:
+            entries = [entry for entry in json.load(answer) if path in entry["path"]]
+        return [entry for entry in entries if prompt in json.dumps(entry["body"])]
 
     def failing_run(self, prompt, requests, code):
         """Runs a prompt that must fail: loudly, without an answer, with every request accounted for."""
@@ -128,7 +136,9 @@ def a_streamed_run_with_a_tool_call_answers_on_stdout(bench):
     expect_equal(run.stdout.strip(), "The answer is 42.", "stdout")
     requests = bench.requests(prompt)
     expect_equal(len(requests), 2, "requests")
-    expect(all(request["body"]["stream"] for request in requests), "a request did not ask for a stream")
+    for request in requests:
+        asked = request["body"].get("stream") or "stream" in request["path"]
+        expect(asked, "a request did not ask for a stream")
 
 
 @case
@@ -212,20 +222,20 @@ def a_refused_key_costs_one_request(bench):
     expect("peers-key" not in json.dumps(details), "the key is in the error")
 
 
-def check(provider):
+def check(wire):
     with tempfile.TemporaryDirectory(prefix="aplomb-aimock-") as name:
         folder = pathlib.Path(name)
         fixtures = folder / "fixtures.json"
         fixtures.write_text(json.dumps({"fixtures": FIXTURES}))
         command = ["node", str(AIMOCK), "--port", "0", "--fixtures", str(fixtures), "--validate-on-load"]
         with Server(command, r"listening on (http://\S+)") as aimock:
-            print(f"{provider}:", flush=True)
-            return run_cases(Bench(provider, aimock.match[1], folder))
+            print(f"{wire}:", flush=True)
+            return run_cases(Bench(wire, aimock.match[1], folder))
 
 
 def main():
     need_aplomb()
-    return max([check(provider) for provider in WIRES])
+    return max([check(wire) for wire in WIRES])
 
 
 if __name__ == "__main__":
