@@ -1,17 +1,15 @@
 //! The Chat Completions codec against OpenAI's API reference.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, classify};
-use aplomb_core::message::{
-    Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
-};
+use aplomb_core::message::{Block, FinishReason, ImageSource, Message, Reply, Role, ToolCall, ToolResult};
 use aplomb_core::tool::ToolSpec;
-use aplomb_llm::wire::openai_chat::{Decoder, decode_body, request_body};
-use aplomb_llm::wire::{AnswerLimit, Decode, Parameters};
-use proptest::prelude::*;
+use aplomb_llm::wire::openai_chat::{decode_body, request_body};
+use aplomb_llm::wire::{AnswerLimit, Parameters, Wire};
 use serde_json::{Value, json};
+
+use crate::splits::streamed;
 
 fn body(stream: bool, messages: Vec<Message>, tools: &[ToolSpec]) -> Value {
     let parameters = Parameters {
@@ -278,19 +276,8 @@ fn fragment(index: u64, id: Option<&str>, arguments: &str) -> String {
 const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-fn streamed<'a>(
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(Vec<StreamEvent>, Reply), Box<Failure>> {
-    let mut decoder = Box::new(Decoder::default());
-    let mut events = Vec::new();
-    for chunk in chunks {
-        decoder.push(chunk, &mut events)?;
-    }
-    decoder.finish().map(|reply| (events, reply))
-}
-
 fn stream(parts: &[&str]) -> Result<Reply, Box<Failure>> {
-    streamed(parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
+    streamed(Wire::OpenaiChat, parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
 }
 
 #[test]
@@ -414,41 +401,16 @@ fn an_answer_that_ended_with_nothing_in_it_is_empty() {
     assert_eq!(stream(&[&refusal, &finish("stop"), DONE]).unwrap_err().anomaly, Some(Anomaly::Refused));
 }
 
-fn deltas(events: &[StreamEvent]) -> Vec<&Delta> {
-    events
-        .iter()
-        .filter_map(|event| if let StreamEvent::Delta(delta) = event { Some(delta) } else { None })
-        .collect()
-}
-
-proptest! {
-    #[test]
-    fn any_split_of_the_bytes_gives_the_same_events(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12)) {
-        let parts = [
-            delta(&json!({"content": "größer "})),
-            delta(&json!({"content": "😀 ok"})).replace('\n', "\r\n"),
-            fragment(0, Some("call_a"), "{\"a\":"),
-            ": ping\r\r".to_owned(),
-            fragment(0, None, "1}"),
-            finish("tool_calls"),
-            USAGE.to_owned(),
-            DONE.to_owned(),
-        ];
-        let bytes = parts.concat().into_bytes();
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
-        cuts.sort_unstable();
-        let mut rest = &bytes[..];
-        let mut chunks = Vec::new();
-        let mut at = 0;
-        for cut in cuts {
-            let (head, tail) = rest.split_at(cut - at);
-            chunks.push(head);
-            (rest, at) = (tail, cut);
-        }
-        chunks.push(rest);
-        let whole = streamed([&bytes[..]]).unwrap();
-        let split = streamed(chunks).unwrap();
-        prop_assert_eq!(deltas(&split.0), deltas(&whole.0));
-        prop_assert_eq!(split.1, whole.1);
-    }
+/// An answer in every way that servers write event streams.
+pub(crate) fn everything() -> Vec<String> {
+    vec![
+        delta(&json!({"content": "größer "})),
+        delta(&json!({"content": "😀 ok"})).replace('\n', "\r\n"),
+        fragment(0, Some("call_a"), "{\"a\":"),
+        ": ping\r\r".to_owned(),
+        fragment(0, None, "1}"),
+        finish("tool_calls"),
+        USAGE.to_owned(),
+        DONE.to_owned(),
+    ]
 }

@@ -1,5 +1,4 @@
 //! One attempt at a model, over the mock: what is kept of an error, and what is told to whoever watches.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 use std::time::Duration;

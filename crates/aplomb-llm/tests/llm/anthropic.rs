@@ -1,18 +1,16 @@
 //! The Messages codec against Anthropic's documentation ("Messages", "Streaming messages", "Handling stop reasons",
 //! "Extended thinking", "Tool use").
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Reason, classify};
-use aplomb_core::message::{
-    Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
-};
+use aplomb_core::message::{Block, FinishReason, ImageSource, Message, Reply, Role, ToolCall, ToolResult};
 use aplomb_core::tool::ToolSpec;
-use aplomb_llm::wire::anthropic::{Decoder, decode_body, request_body};
-use aplomb_llm::wire::{CachePoint, Decode, Parameters, Quirks, Wire};
-use proptest::prelude::*;
+use aplomb_llm::wire::anthropic::{decode_body, request_body};
+use aplomb_llm::wire::{CachePoint, Parameters, Quirks, Wire};
 use serde_json::{Value, json};
+
+use crate::splits::streamed;
 
 fn body(messages: Vec<Message>, tools: &[ToolSpec]) -> Value {
     cached_body(messages, tools, &[])
@@ -259,22 +257,11 @@ fn stop(word: &str) -> String {
 const MESSAGE_STOP: &str = "event: message_stop\ndata: {\"type\": \"message_stop\"}\n\n";
 const PING: &str = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
-fn streamed<'a>(
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(Vec<StreamEvent>, Reply), Box<Failure>> {
-    let mut decoder = Box::new(Decoder::default());
-    let mut events = Vec::new();
-    for chunk in chunks {
-        decoder.push(chunk, &mut events)?;
-    }
-    decoder.finish().map(|reply| (events, reply))
-}
-
 fn stream(parts: &[String]) -> Result<Reply, Box<Failure>> {
-    streamed(parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
+    streamed(Wire::Anthropic, parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
 }
 
-fn everything() -> Vec<String> {
+pub(crate) fn everything() -> Vec<String> {
     vec![
         start(),
         PING.to_owned(),
@@ -366,36 +353,6 @@ fn an_error_event_is_what_it_says() {
     }
     let broken = [start(), "data: {\"type\": \"content_bl\n\n".to_owned()];
     assert_eq!(stream(&broken).unwrap_err().anomaly, Some(Anomaly::MalformedEvent));
-}
-
-fn deltas(events: &[StreamEvent]) -> Vec<&Delta> {
-    let deltas = events.iter().filter_map(|event| match event {
-        StreamEvent::Delta(delta) => Some(delta),
-        _ => None,
-    });
-    deltas.collect()
-}
-
-#[test]
-fn every_split_into_two_gives_the_same_events() {
-    let bytes = everything().concat().into_bytes();
-    let whole = streamed([&bytes[..]]).unwrap();
-    for at in 0..=bytes.len() {
-        let split = streamed([&bytes[..at], &bytes[at..]]).unwrap();
-        assert_eq!((deltas(&split.0), &split.1), (deltas(&whole.0), &whole.1), "{at}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn any_split_gives_the_same_answer(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12)) {
-        let bytes = everything().concat().into_bytes();
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
-        cuts.extend([0, bytes.len()]);
-        cuts.sort_unstable();
-        let chunks = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
-        prop_assert_eq!(streamed(chunks).unwrap().1, streamed([&bytes[..]]).unwrap().1);
-    }
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! What goes over the network: the path, the query, the headers and the body of a request, as a server sees them.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

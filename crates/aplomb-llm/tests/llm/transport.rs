@@ -1,5 +1,4 @@
 //! What the network does has a kind, told from what really happened on a socket, and one request stays one.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,19 +1,17 @@
 //! The Gemini codec against Google's documentation: Gemini API reference, "Generating content"
 //! (<https://ai.google.dev/api/generate-content>); guides "Function calling", "Thinking" and "Thought signatures"
 //! (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Reason, classify};
-use aplomb_core::message::{
-    Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
-};
+use aplomb_core::message::{Block, FinishReason, ImageSource, Message, Reply, Role, ToolCall, ToolResult};
 use aplomb_core::tool::ToolSpec;
-use aplomb_llm::wire::gemini::{Decoder, decode_body, path, request_body};
-use aplomb_llm::wire::{Decode, Parameters};
-use proptest::prelude::*;
+use aplomb_llm::wire::gemini::{decode_body, path, request_body};
+use aplomb_llm::wire::{Parameters, Wire};
 use serde_json::{Value, json};
+
+use crate::splits::streamed;
 
 fn body(parameters: Parameters<'_>, messages: Vec<Message>, tools: &[ToolSpec]) -> Value {
     let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
@@ -344,24 +342,13 @@ fn event(data: &Value) -> String {
     format!("data: {data}\r\n\r\n")
 }
 
-fn streamed<'a>(
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(Vec<StreamEvent>, Reply), Box<Failure>> {
-    let mut decoder = Box::new(Decoder::default());
-    let mut events = Vec::new();
-    for chunk in chunks {
-        decoder.push(chunk, &mut events)?;
-    }
-    decoder.finish().map(|reply| (events, reply))
-}
-
 fn stream(parts: &[String]) -> Result<Reply, Box<Failure>> {
-    streamed(parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
+    streamed(Wire::Gemini, parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
 }
 
 /// The same answer in events, as the guide "Text generation" shows a stream: usage with each, the finish reason with the
 /// last.
-fn everything() -> Vec<String> {
+pub(crate) fn everything() -> Vec<String> {
     let parts = parts();
     let from = |first: usize, count: usize| parts.iter().skip(first).take(count).collect::<Vec<_>>();
     let chunks = [
@@ -417,34 +404,4 @@ fn an_error_in_the_stream_is_what_it_says_in_an_array_or_not() {
     }
     let broken = [everything()[..3].concat(), "data: {\"candidates\": [{\"conte\n\n".to_owned()];
     assert_eq!(stream(&broken).unwrap_err().anomaly, Some(Anomaly::MalformedEvent));
-}
-
-fn deltas(events: &[StreamEvent]) -> Vec<&Delta> {
-    let deltas = events.iter().filter_map(|event| match event {
-        StreamEvent::Delta(delta) => Some(delta),
-        _ => None,
-    });
-    deltas.collect()
-}
-
-#[test]
-fn every_split_into_two_gives_the_same_events() {
-    let bytes = everything().concat().into_bytes();
-    let whole = streamed([&bytes[..]]).unwrap();
-    for at in 0..=bytes.len() {
-        let split = streamed([&bytes[..at], &bytes[at..]]).unwrap();
-        assert_eq!((deltas(&split.0), &split.1), (deltas(&whole.0), &whole.1), "{at}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn any_split_gives_the_same_answer(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12)) {
-        let bytes = everything().concat().into_bytes();
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
-        cuts.extend([0, bytes.len()]);
-        cuts.sort_unstable();
-        let chunks = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
-        prop_assert_eq!(streamed(chunks).unwrap().1, streamed([&bytes[..]]).unwrap().1);
-    }
 }

@@ -1,18 +1,16 @@
 //! The Responses codec against OpenAI's documentation: API reference, "Create a model response" and "Streaming events"
 //! (<https://platform.openai.com/docs/api-reference/responses-streaming>); guides "Function calling", "Reasoning models".
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Reason, classify};
-use aplomb_core::message::{
-    Block, Delta, FinishReason, ImageSource, Message, Reply, Role, StreamEvent, ToolCall, ToolResult,
-};
+use aplomb_core::message::{Block, FinishReason, ImageSource, Message, Reply, Role, ToolCall, ToolResult};
 use aplomb_core::tool::ToolSpec;
-use aplomb_llm::wire::openai_responses::{Decoder, decode_body, request_body};
-use aplomb_llm::wire::{Decode, Parameters};
-use proptest::prelude::*;
+use aplomb_llm::wire::openai_responses::{decode_body, request_body};
+use aplomb_llm::wire::{Parameters, Quirks, Wire};
 use serde_json::{Value, json};
+
+use crate::splits::streamed;
 
 fn body(parameters: Parameters<'_>, messages: Vec<Message>, tools: &[ToolSpec]) -> Value {
     let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
@@ -276,23 +274,12 @@ fn completed(output: &[Value]) -> String {
     event(&json!({"type": "response.completed", "response": response("completed", output)}))
 }
 
-fn streamed<'a>(
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(Vec<StreamEvent>, Reply), Box<Failure>> {
-    let mut decoder = Box::new(Decoder::default());
-    let mut events = Vec::new();
-    for chunk in chunks {
-        decoder.push(chunk, &mut events)?;
-    }
-    decoder.finish().map(|reply| (events, reply))
-}
-
 fn stream(parts: &[String]) -> Result<Reply, Box<Failure>> {
-    streamed(parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
+    streamed(Wire::OpenaiResponses, parts.iter().map(|part| part.as_bytes())).map(|(_, reply)| reply)
 }
 
 /// An answer as the guide "Streaming API responses" shows it, with its lifecycle.
-fn everything() -> Vec<String> {
+pub(crate) fn everything() -> Vec<String> {
     let lifecycle = |kind: &str| event(&json!({"type": kind, "response": response("in_progress", &[])}));
     let summary = |kind: &str, part: u64| {
         event(&json!({"type": format!("response.reasoning_summary_part.{kind}"), "output_index": 0,
@@ -380,7 +367,7 @@ fn every_beginning_of_a_stream_is_a_failure_unless_the_terminal_event_is_in_it()
 
 #[test]
 fn events_about_the_life_of_a_response_are_no_progress() {
-    let mut decoder = Decoder::default();
+    let mut decoder = Wire::OpenaiResponses.decoder(Quirks::default());
     let mut events = Vec::new();
     for part in &everything()[..4] {
         decoder.push(part.as_bytes(), &mut events).unwrap();
@@ -429,34 +416,4 @@ fn an_error_in_the_stream_is_what_it_says_in_each_of_its_forms() {
     }
     let broken = [everything()[..14].concat(), "data: {\"type\": \"response.outp\n\n".to_owned()];
     assert_eq!(stream(&broken).unwrap_err().anomaly, Some(Anomaly::MalformedEvent));
-}
-
-fn deltas(events: &[StreamEvent]) -> Vec<&Delta> {
-    let deltas = events.iter().filter_map(|event| match event {
-        StreamEvent::Delta(delta) => Some(delta),
-        _ => None,
-    });
-    deltas.collect()
-}
-
-#[test]
-fn every_split_into_two_gives_the_same_events() {
-    let bytes = everything().concat().into_bytes();
-    let whole = streamed([&bytes[..]]).unwrap();
-    for at in 0..=bytes.len() {
-        let split = streamed([&bytes[..at], &bytes[at..]]).unwrap();
-        assert_eq!((deltas(&split.0), &split.1), (deltas(&whole.0), &whole.1), "{at}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn any_split_gives_the_same_answer(cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12)) {
-        let bytes = everything().concat().into_bytes();
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
-        cuts.extend([0, bytes.len()]);
-        cuts.sort_unstable();
-        let chunks = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
-        prop_assert_eq!(streamed(chunks).unwrap().1, streamed([&bytes[..]]).unwrap().1);
-    }
 }
