@@ -94,8 +94,9 @@ async fn look(config: Config, registry: Registry, offline: bool, checks: &mut Ve
                 checks.push(Check::good(format!("key of {}", agent.id), "it is set; not shown"));
             }
         }
-        // One request for each endpoint, key and model, however many agents have them.
-        if offline || !asked.insert((&llm.provider, &llm.api_base, &llm.api_key_env, &llm.model)) {
+        // One request for each model, however many agents have it.
+        let same = serde_json::to_string(llm).unwrap_or_else(|_| agent.id.clone());
+        if offline || !asked.insert(same) {
             continue;
         }
         let name = format!("model of {}", agent.id);

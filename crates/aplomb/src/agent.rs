@@ -99,7 +99,11 @@ pub(crate) fn named<'a>(r#type: &'a Option<String>, r#impl: &'a Option<String>) 
 
 /// An error of a part of the agent.
 fn below(error: Error, path: &str) -> Error {
-    error.with_place(path).or_context("path", path)
+    let path = match error.context("path").and_then(Value::as_str) {
+        Some(inner) => format!("{path}.{}", inner.strip_prefix("llm.").unwrap_or(inner)),
+        None => path.to_owned(),
+    };
+    error.with_place(&path).with_context("path", path)
 }
 
 fn sessions(memory: &MemoryConfig, registry: &Registry) -> Result<Arc<Sessions>, Error> {
@@ -146,6 +150,16 @@ pub(crate) fn policy(config: &AgentConfig, registry: &Registry) -> Result<Policy
     let fallback_on = llm.fallback_on.iter().map(|reason| match reason {
         FallbackReason::QuotaExhausted => Reason::QuotaExhausted,
         FallbackReason::ModelNotFound => Reason::ModelNotFound,
+        FallbackReason::Auth => Reason::Auth,
+        FallbackReason::Permission => Reason::Permission,
+        FallbackReason::InvalidRequest => Reason::InvalidRequest,
+        FallbackReason::ContextOverflow => Reason::ContextOverflow,
+        FallbackReason::ContentFilter => Reason::ContentFilter,
+        FallbackReason::PayloadTooLarge => Reason::PayloadTooLarge,
+        FallbackReason::InvalidImage => Reason::InvalidImage,
+        FallbackReason::ToolSchemaInvalid => Reason::ToolSchemaInvalid,
+        FallbackReason::MalformedResponse => Reason::MalformedResponse,
+        FallbackReason::Unknown => Reason::Unknown,
     });
     policy.fallback_on = fallback_on.collect();
     policy.resume = ResumeRetry::default();

@@ -4,17 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
+use aplomb_core::redact;
 use aplomb_core::run::Identity;
 use aplomb_llm::Model;
 use futures_util::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::io::AsyncReadExt;
 
 use crate::host::RunClock;
 
-/// How long a source may take, in ms.
-const TIME_LIMIT_MS: u64 = 10_000;
+/// How long a source may take.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// The most bytes that a command may write: a credential is a line.
+const OUTPUT_LIMIT: u64 = 64 * 1024;
 
 /// A credential. Shown to nobody: it has no text but for the provider.
 #[derive(Clone)]
@@ -91,6 +97,25 @@ pub trait CredentialSource: Send + Sync + 'static {
 #[derive(Clone)]
 pub(crate) struct SharedSource(pub(crate) Arc<dyn CredentialSource>);
 
+impl SharedSource {
+    /// Reads the credential, unless the time limit is over before it.
+    pub(crate) async fn read(
+        &self,
+        request: CredentialRequest,
+        limit: impl Future<Output = ()>,
+    ) -> Result<Credential, Error> {
+        tokio::select! {
+            biased;
+            read = self.0.read(request) => read,
+            () = limit => {
+                let message = format!("the credential was not read within {} s", TIME_LIMIT.as_secs());
+                Err(Error::new(codes::CONFIG_LOAD, message)
+                    .with_hint("run what gives it by hand: it may be waiting for an answer"))
+            }
+        }
+    }
+}
+
 impl fmt::Debug for SharedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CredentialSource")
@@ -108,12 +133,21 @@ impl EnvCredential {
     pub fn new(variable: impl Into<String>) -> EnvCredential {
         EnvCredential { variable: variable.into() }
     }
+
+    /// What the variable holds, if it is set and not blank.
+    pub(crate) fn now(&self) -> Option<Credential> {
+        let value = std::env::var(&self.variable).ok().filter(|value| !value.trim().is_empty())?;
+        Some(Credential::new(value))
+    }
 }
 
 impl CredentialSource for EnvCredential {
     fn read(&self, _: CredentialRequest) -> BoxFuture<'_, Result<Credential, Error>> {
-        let read = std::env::var(&self.variable).map(Credential::new).map_err(|_| {
-            Error::new(codes::CONFIG_LOAD, "the environment variable of llm.api_key_env is not set any more")
+        // Who puts the key itself in the variable's place must not find it in a log.
+        let name = redact::text(&self.variable);
+        let read = self.now().ok_or_else(|| {
+            Error::new(codes::CONFIG_LOAD, format!("the environment variable {name} holds no key"))
+                .with_hint(format!("export {name}=…"))
         });
         Box::pin(std::future::ready(read))
     }
@@ -160,18 +194,27 @@ impl CredentialSource for CommandCredential {
                 .with_hint("run the command by hand to see what it says")
         };
         Box::pin(async move {
-            let output = tokio::process::Command::new(&self.program)
+            let cannot = |error: std::io::Error| failed(format!("cannot be run: {error}"));
+            let mut process = tokio::process::Command::new(&self.program)
                 .args(&self.arguments)
                 .stdin(Stdio::null())
+                .stdout(Stdio::piped())
                 .stderr(Stdio::null())
                 .kill_on_drop(true)
-                .output()
-                .await
-                .map_err(|error| failed(format!("cannot be run: {error}")))?;
-            if !output.status.success() {
-                return Err(failed(format!("failed with {}", output.status)));
+                .spawn()
+                .map_err(cannot)?;
+            let mut written = Vec::new();
+            if let Some(output) = process.stdout.take() {
+                output.take(OUTPUT_LIMIT + 1).read_to_end(&mut written).await.map_err(cannot)?;
             }
-            let text = String::from_utf8(output.stdout)
+            if written.len() as u64 > OUTPUT_LIMIT {
+                return Err(failed(format!("wrote more than {OUTPUT_LIMIT} bytes")));
+            }
+            let status = process.wait().await.map_err(cannot)?;
+            if !status.success() {
+                return Err(failed(format!("failed with {status}")));
+            }
+            let text = String::from_utf8(written)
                 .map_err(|_| failed("wrote something that is no text".to_owned()))?;
             let credential = Credential::new(&text);
             if credential.0.expose_secret().is_empty() || text.trim().contains(char::is_control) {
@@ -189,11 +232,13 @@ pub(crate) struct Keyring {
     provider: String,
     model: String,
     last: Arc<Mutex<Option<Credential>>>,
+    /// One read at a time: of many runs that need a credential, one asks for it.
+    reading: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Keyring {
     pub(crate) fn new(source: SharedSource, provider: String, model: String) -> Keyring {
-        Keyring { source, provider, model, last: Arc::default() }
+        Keyring { source, provider, model, last: Arc::default(), reading: Arc::default() }
     }
 
     /// The same, which has given this already: what a program takes out of its environment at the start is still known.
@@ -209,11 +254,28 @@ impl Keyring {
 
     /// What was read last, or else what the source gives now.
     async fn get(&self, identity: &Identity, clock: &RunClock) -> Result<Credential, Error> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match last {
+        if let Some(credential) = self.last() {
+            return Ok(credential);
+        }
+        let _reading = self.reading.lock().await;
+        match self.last() {
             Some(credential) => Ok(credential),
             None => self.read(identity, clock).await,
         }
+    }
+
+    fn last(&self) -> Option<Credential> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether there is another one than was sent. Another run may have read it already.
+    async fn has_changed(&self, sent: &Credential, identity: &Identity, clock: &RunClock) -> bool {
+        let _reading = self.reading.lock().await;
+        if self.last().is_some_and(|last| last != *sent) {
+            return true;
+        }
+        // A source that fails has no other one; that the first was refused is what the run fails with.
+        self.read(identity, clock).await.is_ok_and(|read| read != *sent)
     }
 
     async fn read(&self, identity: &Identity, clock: &RunClock) -> Result<Credential, Error> {
@@ -224,15 +286,8 @@ impl Keyring {
             provider: self.provider.clone(),
             model: self.model.clone(),
         };
-        let limit = clock.at().saturating_add(TIME_LIMIT_MS);
-        let credential = tokio::select! {
-            biased;
-            read = self.source.0.read(request) => read?,
-            () = clock.sleep_until(limit, false) => {
-                let message = format!("the credential was not read within {TIME_LIMIT_MS} ms");
-                return Err(Error::new(codes::CONFIG_LOAD, message));
-            }
-        };
+        let limit = clock.at().saturating_add(TIME_LIMIT.as_millis() as u64);
+        let credential = self.source.read(request, clock.sleep_until(limit, false)).await?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(credential.clone());
         Ok(credential)
     }
@@ -254,7 +309,7 @@ impl RunCredentials {
         self.keyrings.get(target)?.as_ref()
     }
 
-    /// What is to be sent to a target, where it is not what its model was made with.
+    /// What is to be sent to a target; none where nobody says.
     pub(crate) async fn for_request(
         &self,
         target: usize,
@@ -267,13 +322,14 @@ impl RunCredentials {
         Ok(Some(credential))
     }
 
-    /// Reads a target's credential again; true if it is another one than this run sent. Another run may have read the
-    /// new one already.
+    /// Reads a target's credential again; true if it is another one than this run sent.
     pub(crate) async fn has_changed(&self, target: usize, identity: &Identity, clock: &RunClock) -> bool {
         let Some(keyring) = self.keyring(target) else { return false };
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
-        // A source that fails has no other one; that the first was refused is what the run fails with.
-        keyring.read(identity, clock).await.is_ok_and(|read| sent.is_some_and(|sent| sent != read))
+        match sent {
+            Some(sent) => keyring.has_changed(&sent, identity, clock).await,
+            None => false,
+        }
     }
 }
 

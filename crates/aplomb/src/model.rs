@@ -15,8 +15,9 @@ use secrecy::SecretString;
 
 use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, Provider, StreamMode};
 use crate::credential::{
-    CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource,
+    CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
+use crate::host::Host;
 
 /// A model that can be asked.
 pub(crate) struct Asked {
@@ -42,13 +43,13 @@ impl Asked {
 }
 
 /// The config of an agent's model, with the credential that its source gives now.
-pub(crate) async fn model_config(agent: &AgentConfig) -> Result<ModelConfig, Error> {
+pub(crate) async fn model_config(agent: &AgentConfig, host: &impl Host) -> Result<ModelConfig, Error> {
     let llm = &agent.llm;
     let provider = provider(llm)?;
     let mut source = source(llm, provider, None)?;
     if let Some(source) = source.as_mut().filter(|source| source.read.is_none()) {
         let request = CredentialRequest::for_agent(&agent.id, provider.name(), llm.model.as_deref());
-        source.read = Some(source.shared.0.read(request).await?);
+        source.read = Some(source.shared.read(request, host.sleep(TIME_LIMIT)).await?);
     }
     config_with(llm, provider, source.as_ref())
 }
@@ -170,14 +171,14 @@ fn in_variable(variable: &str, read: Credential) -> Source {
 
 /// Nobody said where the key is: it is where the vendor's documentation puts it, unless the user's headers do without.
 fn by_custom(llm: &LlmConfig, vendor: &Vendor) -> Result<Option<Source>, Error> {
-    let Some(variable) = vendor.key_variable.filter(|_| llm.extra_headers.0.is_empty()) else {
+    let Some(variable) = vendor.key_variable.filter(|_| !brings_key(llm, vendor)) else {
         return Ok(None);
     };
     // An address of the config's may be anybody's: a key goes there only if the config says so.
     if llm.api_base.is_some() && vendor.place != Place::AzureResource {
         return Ok(None);
     }
-    match set(variable) {
+    match EnvCredential::new(variable).now() {
         Some(read) => Ok(Some(in_variable(variable, read))),
         None if !vendor.needs_key => Ok(None),
         None => {
@@ -189,14 +190,15 @@ fn by_custom(llm: &LlmConfig, vendor: &Vendor) -> Result<Option<Source>, Error> 
     }
 }
 
-fn set(variable: &str) -> Option<Credential> {
-    let value = std::env::var(variable).ok().filter(|value| !value.trim().is_empty())?;
-    Some(Credential::new(value))
+/// Whether one of the user's headers is the one that carries the key.
+fn brings_key(llm: &LlmConfig, vendor: &Vendor) -> bool {
+    let (key_header, _) = vendor.quirks.key_header.unwrap_or(vendor.wire.key_header());
+    llm.extra_headers.0.keys().any(|name| name.eq_ignore_ascii_case(key_header))
 }
 
 /// The key in the variable that the config names.
 fn named_variable(variable: &str) -> Result<Credential, Error> {
-    if let Some(credential) = set(variable) {
+    if let Some(credential) = EnvCredential::new(variable).now() {
         return Ok(credential);
     }
     // Whoever puts the key itself here must not find it in a log: only what looks like a variable's name is repeated.

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::classify::classify;
-use aplomb_core::failure::{Failure, Phase, Reason};
+use aplomb_core::failure::{Anomaly, Failure, Phase, Reason};
 use aplomb_core::message::{Message, Role};
 use aplomb_llm::ModelRequest;
 use aplomb_llm::provider::Endpoint;
@@ -39,7 +39,7 @@ pub struct Probe {
 ///
 /// `config.*` if the agent could not be made ready, its key included.
 pub async fn probe(agent: &AgentConfig, host: &impl Host) -> Result<Probe, Error> {
-    let mut model = model_config(agent).await?;
+    let mut model = model_config(agent, host).await?;
     model.max_tokens = Some(1);
     let Endpoint::Http { api_base, api_key, extra_headers, .. } = &model.endpoint else {
         return Ok(Probe { endpoint: None, model: model.model, outcome: Ok(()), clock_ahead_ms: None });
@@ -58,17 +58,27 @@ pub async fn probe(agent: &AgentConfig, host: &impl Host) -> Result<Probe, Error
         let date = response.headers.get("date").and_then(|date| date.to_str().ok()).map(str::to_owned);
         let received_ms = host.wall_ms();
         let clock_ahead_ms = date.and_then(|date| ahead_ms(&date, received_ms));
-        if (200..300).contains(&response.status) {
-            return Ok(clock_ahead_ms);
-        }
-        let mut body = response.body;
+        let (status, headers, mut body) = (response.status, response.headers, response.body);
         let mut read = Vec::new();
         while let Some(Ok(piece)) = body.next().await
             && read.len() < LONGEST
         {
             read.extend_from_slice(&piece);
         }
-        Err((Failure::status(response.status, &read), clock_ahead_ms))
+        let failure = if (200..300).contains(&status) {
+            match model.wire.decode_body(&read).0 {
+                Ok(_) => return Ok(clock_ahead_ms),
+                // One token may be too few for a word.
+                Err(failure) if failure.anomaly == Some(Anomaly::EmptyAtTokenLimit) => {
+                    return Ok(clock_ahead_ms);
+                }
+                Err(failure) => *failure,
+            }
+        } else {
+            Failure::status(status, &read)
+        };
+        let readable = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        Err((failure.with_headers(readable), clock_ahead_ms))
     };
     let secrets = || api_key.iter().chain(extra_headers.values());
     let (outcome, clock_ahead_ms) = tokio::select! {
@@ -90,8 +100,10 @@ fn too_late(limit: Duration) -> Error {
 fn said<'a>(mut failure: Failure, secrets: impl Iterator<Item = &'a SecretString>) -> Result<(), Error> {
     failure.seal(secrets.map(|secret| secret.expose_secret()));
     let verdict = classify(&failure);
-    // The question was refused as it is; whoever reads it has let us in.
-    if matches!(verdict.reason, Reason::InvalidRequest | Reason::ContentFilter | Reason::ContextOverflow) {
+    // A model that refuses the question, in words of its own, has been reached. A page that is not there has not.
+    let refused =
+        matches!(verdict.reason, Reason::InvalidRequest | Reason::ContentFilter | Reason::ContextOverflow);
+    if refused && matches!(failure.status, Some(400 | 422)) && !failure.provider_error.is_empty() {
         return Ok(());
     }
     let error =

@@ -47,8 +47,8 @@ pub(crate) struct Expected {
     pub(crate) lasting: (End, usize),
     /// Where it happens once.
     pub(crate) once: (End, usize),
-    /// How often a watcher is told to begin anew, where it happens once.
-    pub(crate) restarts: usize,
+    /// How often a watcher is told to begin anew: where it lasts, and where it happens once.
+    pub(crate) restarts: (usize, usize),
 }
 
 /// `llm.retry.max_attempts` − 1.
@@ -61,26 +61,26 @@ impl Expected {
     pub(crate) fn of(effect: Effect) -> Expected {
         let failed = |reason, retryable, permanently| End::Failed { reason, retryable, permanently };
         let (lasting, once, restarts) = match effect {
-            Effect::None => ((End::Answered, 1), (End::Answered, 1), 0),
+            Effect::None => ((End::Answered, 1), (End::Answered, 1), (0, 0)),
             Effect::Transient(reason) => {
-                ((failed(reason, true, false), 1 + TRANSPORT + SESSION), (End::Answered, 2), 0)
+                ((failed(reason, true, false), 1 + TRANSPORT + SESSION), (End::Answered, 2), (0, 0))
             }
             Effect::TransientAfterWords(reason) => {
-                ((failed(reason, true, false), 1 + SESSION), (End::Answered, 2), 1)
+                ((failed(reason, true, false), 1 + SESSION), (End::Answered, 2), (SESSION, 1))
             }
             Effect::Permanent(reason) => {
-                ((failed(reason, false, true), 1), (failed(reason, false, true), 1), 0)
+                ((failed(reason, false, true), 1), (failed(reason, false, true), 1), (0, 0))
             }
             // Step 6: reported, and not slept.
             Effect::WaitTooLong(reason) => {
-                ((failed(reason, true, false), 1), (failed(reason, true, false), 1), 0)
+                ((failed(reason, true, false), 1), (failed(reason, true, false), 1), (0, 0))
             }
             Effect::Unknown => {
                 let end = failed(Reason::Unknown, false, false);
-                ((end, 1), (end, 1), 0)
+                ((end, 1), (end, 1), (0, 0))
             }
             // The model is told, and is asked again: another step, not another attempt.
-            Effect::CallRefused => ((End::Answered, 2), (End::Answered, 2), 0),
+            Effect::CallRefused => ((End::Answered, 2), (End::Answered, 2), (0, 0)),
         };
         Expected { effect, lasting, once, restarts }
     }

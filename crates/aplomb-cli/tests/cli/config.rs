@@ -253,6 +253,74 @@ async fn a_vendors_key_is_where_its_documentation_puts_it_and_goes_to_no_other_a
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_config_says_of_a_request_is_in_the_request() {
+    let script = json!({"steps": [says("hi")], "at_end": "repeat_last"});
+    let server = FaultServer::start(Script::from_json(&script.to_string()).unwrap()).await.unwrap();
+    let sent = |llm: Value| {
+        let mut llm = llm;
+        llm["model"] = json!("m");
+        llm["api_base"] = json!(server.base_url());
+        let config = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": llm}]}).to_string());
+        let arguments = ["run", config.path().to_str().unwrap(), "--input", "hi", "--format", "text"];
+        let told = output(aplomb().args(arguments).env("APLOMB_TEST_KEY", "canary-1"));
+        assert_eq!(told.code, Some(0), "{}", told.stderr);
+        server.requests().pop().unwrap()
+    };
+    // A null takes away what Aplomb would send (RFC 7396).
+    let chat = json!({"provider": "openai_compatible", "stream": "always"});
+    assert!(sent(chat.clone()).body["stream_options"].is_object());
+    let mut patched = chat;
+    patched["extra_body"] = json!({"stream_options": null, "top_k": 3});
+    let patched = sent(patched).body;
+    assert_eq!((patched.get("stream_options"), &patched["top_k"]), (None, &json!(3)));
+    let cached =
+        sent(json!({"provider": "anthropic", "api_key_env": "APLOMB_TEST_KEY", "cache": ["last_message"]}));
+    assert!(cached.body["messages"].to_string().contains("cache_control"), "{}", cached.body);
+    let commanded = sent(json!({"provider": "openai_compatible", "api_key_command": "printf canary-2"}));
+    assert_eq!(commanded.headers["authorization"], "Bearer canary-2");
+    // A header of the user's that is no key leaves the key where it is.
+    let more = json!({"provider": "anthropic", "api_key_env": "APLOMB_TEST_KEY", "extra_headers": {"anthropic-beta": "b"}});
+    let more = sent(more);
+    assert_eq!(
+        (more.headers["x-api-key"].as_str(), more.headers["anthropic-beta"].as_str()),
+        ("canary-1", "b")
+    );
+    let responses = sent(json!({"provider": "openai_compatible", "openai_api_style": "responses"}));
+    assert!(responses.path.ends_with("/responses"), "{}", responses.path);
+    let gemini = sent(json!({"provider": "gemini", "api_key_env": "APLOMB_TEST_KEY"}));
+    assert!(gemini.path.ends_with("/models/m:generateContent"), "{}", gemini.path);
+    assert_eq!(gemini.headers["x-goog-api-key"], "canary-1");
+}
+
+#[test]
+fn a_header_that_is_no_key_does_not_hide_that_the_key_is_missing() {
+    let llm = json!({"provider": "openrouter", "model": "m", "extra_headers": {"X-Title": "me"}});
+    let config = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": llm}]}).to_string());
+    let arguments = ["validate", config.path().to_str().unwrap(), "--strict"];
+    let told = output(aplomb().args(arguments).env_remove("OPENROUTER_API_KEY"));
+    assert_eq!(told.code, Some(2), "{}", told.stdout);
+    assert!(told.stderr.contains("OPENROUTER_API_KEY"), "{}", told.stderr);
+}
+
+#[test]
+fn a_fallback_is_looked_at_like_the_first_model() {
+    let fallback = json!({"provider": "groq", "model": "n", "api_key_env": "APLOMB_TEST_UNSET_KEY"});
+    let llm = json!({"provider": "ollama", "model": "m", "fallbacks": [fallback]});
+    let config = file(&format!("{:#}", json!({"version": "1.0", "agents": [{"id": "a", "llm": llm}]})));
+    let path = config.path().to_str().unwrap();
+    for arguments in [vec!["validate", path, "--strict"], vec!["run", path, "--input", "hi"]] {
+        let told = output(aplomb().args(arguments));
+        assert_eq!(told.code, Some(2), "{}", told.stdout);
+        let place = "llm.fallbacks[0].api_key_env";
+        assert!(
+            told.stderr.contains(place) && told.stderr.contains("APLOMB_TEST_UNSET_KEY"),
+            "{}",
+            told.stderr
+        );
+    }
+}
+
 // ---- doctor.
 
 fn doctor(config: &Path, data: &Path, secret: &str) -> Finished {
@@ -310,6 +378,18 @@ async fn doctor_says_which_key_is_refused_whose_clock_is_wrong_and_what_cannot_b
     let clock = check(&told, "clock, by the provider of a");
     assert!(clock["state"] == "warning" && clock["message"].as_str().unwrap().contains("ahead"), "{clock}");
     assert_eq!(check(&told, "data folder")["state"], "wrong");
+    // What answers there is no API.
+    let page =
+        |status: u16| json!({"reply": {"http": {"status": status, "body": "<html><h1>Sign in</h1></html>"}}});
+    for status in [200, 302, 404] {
+        let script = json!({"steps": [page(status)], "at_end": "repeat_last"});
+        let server = FaultServer::start(Script::from_json(&script.to_string()).unwrap()).await.unwrap();
+        let llm = json!({"provider": "openai_compatible", "model": "m", "api_base": server.base_url()});
+        let config = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": llm}]}).to_string());
+        let folder = tempfile::tempdir().unwrap();
+        let told = doctor(config.path(), folder.path(), "x").json();
+        assert_eq!(check(&told, "model of a")["state"], "wrong", "{status}: {told}");
+    }
     // A dead endpoint, a missing key, a broken config: each by name.
     let dead = json!({"provider": "openai_compatible", "model": "m", "api_base": "http://127.0.0.1:1/v1"});
     let config = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": dead}]}).to_string());

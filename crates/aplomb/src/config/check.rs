@@ -13,6 +13,7 @@ use super::node_at;
 use super::problem::{Path, Problem};
 use super::providers::Provider;
 use super::{RetryExecutorConfig, TransportRetry};
+use crate::credential::CommandCredential;
 use crate::plugins::{Registry, Seam};
 
 /// Checks a document that has been held against its schema, and whose misspelt keys are mended.
@@ -169,7 +170,18 @@ impl Check<'_> {
                     "such as {\"steps\": [{\"reply\": {\"message\": {\"text\": \"hi\"}}}]}",
                 );
             }
-            for key in ["api_base", "api_key_env", "extra_headers", "ca_file"] {
+            for key in [
+                "api_base",
+                "api_version",
+                "api_key_env",
+                "api_key_command",
+                "extra_headers",
+                "extra_body",
+                "cache",
+                "ca_file",
+                "reasoning_model",
+                "openai_api_style",
+            ] {
                 if llm
                     .entry(key)
                     .is_some_and(|entry| !entry.node.is_table() || !entry.node.entries().is_empty())
@@ -200,6 +212,16 @@ impl Check<'_> {
                 let what = format!("{name} needs the address of an API");
                 problem("api_base", what, "such as http://localhost:11434/v1");
             }
+        }
+        if has("api_key_env") && has("api_key_command") {
+            let what = "api_key_env says where the key is, too".to_owned();
+            problem("api_key_command", what, "keep one of them");
+        }
+        if let Some(command) = llm.at(&["api_key_command"]).and_then(Node::as_text)
+            && CommandCredential::from_line(command).is_err()
+        {
+            let what = "it is not a program and its arguments".to_owned();
+            problem("api_key_command", what, "close every quote, or name a script");
         }
         if llm
             .at(&["model"])

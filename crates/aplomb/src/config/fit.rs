@@ -107,12 +107,13 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Takes out the fields that are null: they have their defaults. A script has a vocabulary of its own.
+/// Takes out the fields that are null: they have their defaults. A script has a vocabulary of its own, and in a patch of
+/// bodies null takes a field away.
 fn drop_nulls(node: &mut Node) {
     match &mut node.value {
         Content::Table(entries) => {
             entries.retain(|entry| !matches!(entry.node.value, Content::Null));
-            let entries = entries.iter_mut().filter(|entry| entry.key != "script");
+            let entries = entries.iter_mut().filter(|entry| !["script", "extra_body"].contains(&&*entry.key));
             entries.for_each(|entry| drop_nulls(&mut entry.node));
         }
         Content::List(items) => items.iter_mut().for_each(drop_nulls),

@@ -145,7 +145,9 @@ impl Config {
             Some(path) => format!("agents[{index}].{path}"),
             // What the model says of its own settings begins with the setting.
             None => match error.message().split_once(' ') {
-                Some((setting, _)) if setting.starts_with("llm.") => format!("agents[{index}].{setting}"),
+                Some((setting, _)) if setting.starts_with("llm.") => {
+                    format!("agents[{index}].{}", setting.trim_end_matches(':'))
+                }
                 _ => format!("agents[{index}]"),
             },
         };

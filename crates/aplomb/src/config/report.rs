@@ -46,32 +46,40 @@ impl Config {
     pub(crate) fn suspicions(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (index, agent) in self.agents.iter().enumerate() {
-            let llm = &agent.llm;
-            let mut suspect = |code: Code, key: &str, what: String, help: &str| {
-                let path = format!("agents[{index}].llm.{key}");
-                let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
-                problems.push(match self.node_at(&path) {
-                    Some(node) => problem.at(&node.span),
-                    None => problem,
-                });
-            };
-            if let Err(error) = crate::model::check_key(llm) {
-                let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
-                let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
-                suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
-            }
-            let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
-            let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
-            if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
-                let what = "credentials are sent there without encryption".to_owned();
-                suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
-            }
-            for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
-                let key = format!("extra_headers.{name}");
-                let written = self.node_at(&format!("agents[{index}].llm.{key}"));
-                if written.is_some_and(|node| !node.is_replaced()) {
-                    let what = "a credential stands in the config".to_owned();
-                    suspect(codes::CONFIG_VALIDATION, &key, what, "write ${VARIABLE}, and set the variable");
+            let fallbacks = agent.llm.fallbacks.iter().enumerate();
+            let fallbacks = fallbacks.map(|(place, llm)| (format!("llm.fallbacks[{place}]"), llm));
+            for (at, llm) in [("llm".to_owned(), &agent.llm)].into_iter().chain(fallbacks) {
+                let mut suspect = |code: Code, key: &str, what: String, help: &str| {
+                    let path = format!("agents[{index}].{at}.{key}");
+                    let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
+                    problems.push(match self.node_at(&path) {
+                        Some(node) => problem.at(&node.span),
+                        None => problem,
+                    });
+                };
+                if let Err(error) = crate::model::check_key(llm) {
+                    let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
+                    let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
+                    suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
+                }
+                let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
+                let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
+                if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
+                    let what = "credentials are sent there without encryption".to_owned();
+                    suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
+                }
+                for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
+                    let key = format!("extra_headers.{name}");
+                    let written = self.node_at(&format!("agents[{index}].{at}.{key}"));
+                    if written.is_some_and(|node| !node.is_replaced()) {
+                        let what = "a credential stands in the config".to_owned();
+                        suspect(
+                            codes::CONFIG_VALIDATION,
+                            &key,
+                            what,
+                            "write ${VARIABLE}, and set the variable",
+                        );
+                    }
                 }
             }
         }
@@ -101,12 +109,14 @@ impl Config {
         problem::error(suspicions, &document.source, &document.root)
     }
 
-    /// What plugins are told in fields whose names say that it is a credential: no event or error shows it.
+    /// What plugins and models are told in fields whose names say that it is a credential: no event or error shows it.
     pub(crate) fn credentials(&self) -> Vec<String> {
         let mut found = Vec::new();
         let of_agents = self.agents.iter().flat_map(|agent| {
             let tools = agent.tools.iter().map(|tool| &tool.config);
-            tools.chain(agent.memory.iter().map(|memory| &memory.config)).chain([&agent.pattern.config])
+            let plugins = tools.chain(agent.memory.iter().map(|memory| &memory.config));
+            let models = [&agent.llm].into_iter().chain(&agent.llm.fallbacks).map(|llm| &llm.extra_body);
+            plugins.chain([&agent.pattern.config]).chain(models)
         });
         for config in of_agents.chain([&self.events.config, &self.session.config]) {
             config.0.iter().for_each(|(field, value)| credentials_in(field, value, &mut found));
@@ -138,7 +148,7 @@ impl Config {
             as_written(&mut value, &loaded.root);
         }
         if redact {
-            hide_headers(&mut value);
+            hide_what_is_sent(&mut value);
             let keys = redact::DEFAULT_KEYS.map(str::to_owned).into_iter();
             let keys = keys.chain(self.diagnostics.redact_keys.iter().cloned());
             let redactor = Redactor::new(keys, []);
@@ -183,22 +193,23 @@ fn as_written(value: &mut Value, node: &Node) {
     }
 }
 
-/// Hides the values of headers, wherever an `llm` has some. What a variable holds is not there to be hidden.
-fn hide_headers(value: &mut Value) {
+/// Hides the values of headers and of what is merged into bodies, wherever an `llm` has some. What a variable holds is not
+/// there to be hidden.
+fn hide_what_is_sent(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (key, field) in fields {
                 match field {
-                    Value::Object(headers) if key == "extra_headers" => {
-                        for value in headers.values_mut().filter(|value| !is_variable(value)) {
+                    Value::Object(sent) if ["extra_headers", "extra_body"].contains(&&**key) => {
+                        for value in sent.values_mut().filter(|value| !is_variable(value)) {
                             *value = Value::String(redact::MARK.to_owned());
                         }
                     }
-                    field => hide_headers(field),
+                    field => hide_what_is_sent(field),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(hide_headers),
+        Value::Array(items) => items.iter_mut().for_each(hide_what_is_sent),
         _ => {}
     }
 }

@@ -161,6 +161,26 @@ pub enum FallbackReason {
     QuotaExhausted,
     /// The model is not there.
     ModelNotFound,
+    /// The credential is missing, wrong or lapsed.
+    Auth,
+    /// The credential does not allow this.
+    Permission,
+    /// The provider does not accept the request.
+    InvalidRequest,
+    /// The conversation is longer than the model takes.
+    ContextOverflow,
+    /// A filter, or the model itself, refused.
+    ContentFilter,
+    /// The request's bytes are more than the provider takes.
+    PayloadTooLarge,
+    /// An image cannot be read.
+    InvalidImage,
+    /// A tool's schema is not accepted.
+    ToolSchemaInvalid,
+    /// The answer is not what the protocol promises.
+    MalformedResponse,
+    /// Nobody knows what it is.
+    Unknown,
 }
 
 impl FallbackReason {
