@@ -6,10 +6,12 @@
 //! cargo run -p xtask -- check-events FILE   hold a run's events (JSON lines) against the taxonomy
 //! cargo run -p xtask -- fault-matrix        run every fault on every wire, and write docs/fault-matrix.md
 //! cargo run -p xtask -- fault-matrix --check   run it, and fail if a cell or the page is not right
+//! cargo run -p xtask -- corpus add FILE …       add a failure that somebody met to the corpus
 //! ```
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "talking is its job")]
 
 mod config;
+mod corpus;
 mod events;
 mod faultlab;
 mod matrix;
@@ -26,7 +28,11 @@ fn main() -> ExitCode {
         ["check-events", file] => events::check(file),
         ["fault-matrix"] => matrix::write(),
         ["fault-matrix", "--check"] => matrix::check(),
-        _ => Err("usage: xtask [--check | check-events FILE | fault-matrix [--check]]".to_owned()),
+        ["corpus", "add", options @ ..] => corpus::add(options),
+        _ => Err(format!(
+            "usage: xtask [--check | check-events FILE | fault-matrix [--check] | {}]",
+            corpus::USAGE
+        )),
     };
     match outcome {
         Ok(message) => {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use aplomb::failure::Phase;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run LLM agents that keep their composure.
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Explain error codes: all as a tree, or one.
     Errors(ErrorsArguments),
+    /// Say what a failure is, by which rule, and what would be done about it.
+    Classify(ClassifyArguments),
     /// Serve a model that fails by script, for tests of clients.
     Faultlab(FaultlabArguments),
 }
@@ -185,6 +188,64 @@ pub(crate) struct ErrorsArguments {
     /// How to print it.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ReportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClassifyArguments {
+    /// The failure: a response as `curl -i` prints it, or JSON as a line of the corpus; standard input where none is given.
+    #[arg(conflicts_with_all = ["status", "header", "body_file", "exception"])]
+    pub(crate) file: Option<PathBuf>,
+    /// The response's status.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(100..1000))]
+    pub(crate) status: Option<u16>,
+    /// A header of the response, as `name: value`; for several, several times.
+    #[arg(long, value_name = "HEADER")]
+    pub(crate) header: Vec<String>,
+    /// A file with the response's body; `-` reads standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) body_file: Option<PathBuf>,
+    /// What an HTTP client said, where there was no response, or one that broke off.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) exception: Option<String>,
+    /// Who answered.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// The protocol, such as openai-chat or anthropic; without it, the shape of what came tells.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) wire: Option<String>,
+    /// How far the request had got; without it, the status tells.
+    #[arg(long, value_enum)]
+    pub(crate) phase: Option<PhaseName>,
+    /// Read a failure from each line, and answer each with a line of JSON.
+    #[arg(long, conflicts_with_all = ["status", "header", "body_file", "exception", "provider", "wire", "phase", "format"])]
+    pub(crate) jsonl: bool,
+    /// How to tell it.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+}
+
+/// How far a request had got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PhaseName {
+    /// No response head arrived.
+    Connect,
+    /// The status says that it failed.
+    Response,
+    /// The status was good, the body is not.
+    Body,
+    /// The beginning of a stream was good, what followed is not.
+    MidStream,
+}
+
+impl From<PhaseName> for Phase {
+    fn from(name: PhaseName) -> Phase {
+        match name {
+            PhaseName::Connect => Phase::Connect,
+            PhaseName::Response => Phase::Response,
+            PhaseName::Body => Phase::Body,
+            PhaseName::MidStream => Phase::MidStream,
+        }
+    }
 }
 
 /// How something is told.

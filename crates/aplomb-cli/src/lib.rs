@@ -4,6 +4,7 @@
 //! errors that it declares are listed with the built-in ones.
 
 mod args;
+mod classify;
 mod doctor;
 mod errors;
 mod exit;
@@ -58,6 +59,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let code = runtime.block_on(async {
         match arguments.command {
             Command::Errors(arguments) => errors::errors(&arguments),
+            Command::Classify(arguments) => classify::classify(&arguments),
             Command::Run(arguments) => run::run(arguments, registry).await,
             Command::Validate(arguments) => inspect::validate(&arguments, registry),
             Command::Config(ConfigCommand::Show(arguments)) => inspect::show(&arguments),

@@ -91,6 +91,24 @@ fn write_all(waiting: &Receiver<Piece>, on_error: impl FnOnce()) -> io::Result<(
     written
 }
 
+/// Standard output for lines without end: who reads slowly holds up who writes, and nothing piles up.
+pub(crate) struct Lines(io::BufWriter<io::StdoutLock<'static>>);
+
+impl Lines {
+    pub(crate) fn start() -> Lines {
+        Lines(io::BufWriter::new(io::stdout().lock()))
+    }
+
+    pub(crate) fn write(&mut self, line: &str) -> io::Result<()> {
+        writeln!(self.0, "{line}")
+    }
+
+    /// Gives the reader all that is written.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Writes a line of talk. Where nobody listens, nothing is lost.
 pub(crate) fn talk(line: fmt::Arguments<'_>) {
     let mut stderr = anstream::AutoStream::auto(io::stderr().lock());

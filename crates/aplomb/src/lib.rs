@@ -33,7 +33,7 @@ pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
 pub use aplomb_core::message::{Block, ImageSource, Message, Role};
 pub use aplomb_core::run::{Ask, Capability, Pattern, RunUsage, StopReason, View};
-pub use aplomb_core::{failure, near, tool::ToolSpec};
+pub use aplomb_core::{decide, failure, near, redact, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
 pub use credential::{CommandCredential, Credential, CredentialRequest, CredentialSource, EnvCredential};
 pub use memory::Memory;

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod classify;
 mod config;
 mod errors;
 mod faultlab;

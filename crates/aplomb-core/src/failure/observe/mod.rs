@@ -7,6 +7,7 @@ mod anthropic;
 mod bedrock;
 mod events;
 mod gemini;
+mod http;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
@@ -62,6 +63,25 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Reads a response as people paste it: a status line, headers, an empty line, the body. Lines may end in LF alone.
+    /// `None` where the text does not begin with a status line.
+    ///
+    /// ```
+    /// use aplomb_core::failure::Observation;
+    ///
+    /// let seen = Observation::from_http("HTTP/1.1 429 Too Many Requests\nretry-after: 2\n\nslow down");
+    /// assert_eq!(seen.and_then(|seen| seen.status), Some(429));
+    /// ```
+    pub fn from_http(text: &str) -> Option<Observation> {
+        http::read(text)
+    }
+
+    /// True if it tells nothing that could be judged: at most who answered, and when.
+    pub fn is_blank(&self) -> bool {
+        let Observation { phase, status, body, sse_event, exception, .. } = self;
+        phase.is_none() && status.is_none() && [body, sse_event, exception].into_iter().all(Option::is_none)
+    }
+
     /// The failure that was seen.
     pub fn into_failure(self) -> Failure {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
