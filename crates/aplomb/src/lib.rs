@@ -28,6 +28,7 @@ mod runtime;
 mod stream;
 pub mod tools;
 
+pub use aplomb_core::decide;
 pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;

@@ -9,6 +9,7 @@
 mod config;
 mod errors;
 mod faultlab;
+mod policy;
 mod rendered;
 mod run;
 mod support;
