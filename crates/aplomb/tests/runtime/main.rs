@@ -12,6 +12,7 @@ mod anthropic;
 mod canary;
 mod faults;
 mod outcomes;
+mod policy;
 mod remedies;
 mod secrets;
 mod sessions;
