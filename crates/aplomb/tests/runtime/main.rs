@@ -14,6 +14,7 @@ mod crossing;
 mod faults;
 mod outcomes;
 mod policy;
+mod promises;
 mod remedies;
 mod secrets;
 mod sessions;
