@@ -79,6 +79,26 @@ fn for_programs_it_is_one_object_by_class_mode_and_entry_point() {
 }
 
 #[test]
+fn time_limits_of_attempts_and_steps_are_part_of_it() {
+    let told = policy(
+        &keyless(|agent| {
+            agent["runtime"] = json!({"step_timeout_ms": 5_000});
+            agent["llm"]["timeouts"] = json!({"attempt_ms": 6_000});
+        }),
+        &["--format", "json"],
+    );
+    let told = told.json();
+    // The step ends the first attempt that hangs.
+    assert_eq!(told["warnings"][0]["setting"], "runtime.step_timeout_ms");
+    let timeout = &told["classes"]["timeout"]["additive"]["run"];
+    assert_eq!((&timeout["attempt_ms"], &timeout["requests"]), (&json!(6_000), &json!(1)));
+    let told =
+        policy(&keyless(|agent| agent["llm"]["timeout_ms"] = json!(9_000)), &["--format", "json"]).json();
+    let timeout = &told["classes"]["timeout"]["additive"]["run"];
+    assert_eq!((&timeout["attempt_ms"], &timeout["requests"]), (&json!(9_000), &json!(6)));
+}
+
+#[test]
 fn it_needs_to_know_which_agent_and_refuses_a_config_that_is_wrong() {
     let mut two = keyless(|_| ());
     let mut other = two["agents"][0].clone();
