@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Say what is wrong with a config, all at once; run nothing.
     Validate(ValidateArguments),
+    /// Print what happens when model calls fail: for each class of failure the requests and waits, and the worst case.
+    Policy(PolicyArguments),
     /// Print the JSON Schema of configs, or of one plugin's config.
     Schema(SchemaArguments),
     /// List what a config can name: tools, patterns, memories and so on.
@@ -86,6 +88,18 @@ pub(crate) struct ValidateArguments {
     /// Print the config with its defaults. Values from the environment and credentials are not shown.
     #[arg(long)]
     pub(crate) show_resolved: bool,
+    /// How to tell it.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArguments {
+    /// The config file. Its keys need not be there; nothing is sent.
+    pub(crate) config: PathBuf,
+    /// Which agent; needed where the config has several.
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
     /// How to tell it.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ReportFormat,

@@ -13,6 +13,7 @@ mod init;
 mod inspect;
 mod output;
 mod plugins;
+mod policy;
 mod render;
 mod report;
 mod run;
@@ -62,6 +63,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
             Command::Classify(arguments) => classify::classify(&arguments),
             Command::Run(arguments) => run::run(arguments, registry).await,
             Command::Validate(arguments) => inspect::validate(&arguments, registry),
+            Command::Policy(arguments) => policy::policy(&arguments, registry),
             Command::Config(ConfigCommand::Show(arguments)) => inspect::show(&arguments),
             Command::Schema(arguments) => plugins::schema(&arguments, &registry),
             Command::ListPlugins(arguments) => plugins::list(&arguments, &registry),

@@ -109,7 +109,7 @@ fn end_of(result: &RunResult, signals: &Signals) -> u8 {
     }
 }
 
-fn only_agent(config: &Config) -> Result<String, Error> {
+pub(crate) fn only_agent(config: &Config) -> Result<String, Error> {
     match config.agents.as_slice() {
         [agent] => Ok(agent.id.clone()),
         agents => {

@@ -26,7 +26,7 @@ fn additive_every_class_costs_what_the_page_says() {
         let expected = [(6, 15_500), (6, 15_500), (4, 14_000)];
         assert_eq!(costs(&overview, class, Mode::Additive), expected, "{class}");
     }
-    for class in ["400", "401", "model_not_found", "quota"] {
+    for class in ["permanent", "401", "model_not_found", "quota"] {
         assert_eq!(costs(&overview, class, Mode::Additive), [(1, 0); 3], "{class}");
     }
     assert_eq!(costs(&overview, "unknown", Mode::Additive), [(1, 0), (3, 4_500), (1, 0)]);
@@ -50,7 +50,9 @@ fn layered_every_class_costs_what_the_page_says() {
     assert_eq!(cost("500"), [(4, 14_000), (12, 46_500), (4, 14_000)]);
     assert_eq!(cost("cut_stream"), [(4, 14_000), (12, 46_500), (4, 14_000)]);
     assert_eq!(cost("unknown"), [(1, 0), (3, 4_500), (1, 0)]);
-    assert_eq!(cost("401"), [(1, 0); 3]);
+    for class in ["permanent", "401"] {
+        assert_eq!(cost(class), [(1, 0); 3], "{class}");
+    }
 }
 
 #[test]
@@ -94,7 +96,7 @@ fn other_models_are_part_of_a_schedule() {
     // 6, and twice 1 + T with T's waits of 1.5 s.
     assert_eq!(costs(&overview, "503", Mode::Additive)[0], (12, 18_500));
     assert_eq!(costs(&overview, "quota", Mode::Additive)[0], (3, 0));
-    assert_eq!(costs(&overview, "400", Mode::Additive)[0], (1, 0));
+    assert_eq!(costs(&overview, "permanent", Mode::Additive)[0], (1, 0));
     let targets: Vec<_> =
         overview.classes["quota"].additive.run.attempts.iter().map(|planned| planned.target).collect();
     assert_eq!(targets, [0, 1, 2]);
@@ -105,12 +107,16 @@ fn an_attempt_that_hears_nothing_takes_its_time_limit() {
     let overview = of(|_, setting| setting.deadline_ms = Some(65_000));
     // 30 s, a wait, 30 s more, and the next would end after the deadline: 61.5 s + 1 s is the last that fits.
     assert_eq!(costs(&overview, "timeout", Mode::Additive)[0], (3, 1_500));
-    assert_eq!(overview.classes["timeout"].additive.run.outcome, Outcome::OutOfTime);
+    let timeout = &overview.classes["timeout"].additive.run;
+    assert_eq!((timeout.outcome, timeout.attempt_ms), (Outcome::OutOfTime, 30_000));
+    // Its own limit may come first.
+    let overview = of(|_, setting| setting.attempt_ms = Some(10_000));
+    assert_eq!(overview.classes["timeout"].additive.run.attempt_ms, 10_000);
 }
 
 #[test]
 fn the_worst_case_is_the_sum_of_the_page() {
-    let worst = of(|_, _| {}).worst_case;
+    let worst = of(|_, _| {}).worst_case.additive;
     // (1 + 2) × 1 + 3 + 1 × (2 + 2) + 1 + 0.
     assert_eq!((worst.run.requests, worst.exec.requests), (11, 11));
     // T and S 15.5 s, the summary's own T 1.5 s. By exec the five longest of 0.5 1 2 4 8 1.5 3 are 18.5 s.
@@ -120,7 +126,8 @@ fn the_worst_case_is_the_sum_of_the_page() {
         policy.transport.jitter = Jitter::None;
         (setting.targets, setting.resumes) = (3, 3);
     })
-    .worst_case;
+    .worst_case
+    .additive;
     // (1 + 2) × 3 + 3 + 2 × (2 + 2) + 1 + 3.
     assert_eq!(worst.run.requests, 24);
     // T 1.5 × 3, S 14, summaries 1.5 × 2, resumes 5 + 10 + 20 s.
@@ -132,28 +139,27 @@ fn the_worst_case_is_the_sum_of_the_page() {
 
 #[test]
 fn exec_may_have_more_than_the_other_layers_and_layers_may_multiply() {
-    let worst = of(|policy, _| policy.exec.max_retries = 10).worst_case;
+    let worst = of(|policy, _| policy.exec.max_retries = 10).worst_case.additive;
     // 1 + max(2 + 3, 9) + 4 + 1.
     assert_eq!(worst.exec.requests, 15);
-    let worst = of(|policy, _| policy.mode = Mode::Layered).worst_case;
+    // Whichever mode is the policy's own.
+    let worst = of(|_, _| {}).worst_case.layered;
     // 36 + 4 + 1, and 64.5 s + 1.5 s.
     assert_eq!((worst.exec.requests, worst.exec.wait_ms), (41, 66_000));
 }
 
 #[test]
 fn no_schedule_costs_more_than_the_worst_case() {
-    for (mode, targets) in [(Mode::Additive, 1), (Mode::Additive, 4), (Mode::Layered, 1), (Mode::Layered, 3)]
-    {
-        let overview = of(|policy, setting| {
-            policy.mode = mode;
-            setting.targets = targets;
-        });
+    for targets in [1, 3, 4] {
+        let overview = of(|_, setting| setting.targets = targets);
+        let of_all = &overview.worst_case;
         for (class, by_mode) in &overview.classes {
-            let by = if mode == Mode::Layered { &by_mode.layered } else { &by_mode.additive };
-            let worst = [&overview.worst_case.run, &overview.worst_case.exec, &overview.worst_case.run];
-            for (schedule, worst) in [&by.run, &by.exec, &by.stream].into_iter().zip(worst) {
-                assert!(u64::from(schedule.requests) <= worst.requests, "{class}");
-                assert!(schedule.wait_most_ms <= worst.wait_hinted_ms, "{class}");
+            for (by, worst) in [(&by_mode.additive, &of_all.additive), (&by_mode.layered, &of_all.layered)] {
+                let worst = [&worst.run, &worst.exec, &worst.run];
+                for (schedule, worst) in [&by.run, &by.exec, &by.stream].into_iter().zip(worst) {
+                    assert!(u64::from(schedule.requests) <= worst.requests, "{class}");
+                    assert!(schedule.wait_most_ms <= worst.wait_hinted_ms, "{class}");
+                }
             }
         }
     }
@@ -209,6 +215,7 @@ fn an_overview_survives_json_and_has_the_paths_that_programs_read() {
     let json = serde_json::to_value(&overview).unwrap();
     assert_eq!(json["classes"]["503"]["additive"]["run"]["requests"], 6);
     assert_eq!(json["classes"]["503"]["layered"]["exec"]["attempts"][35]["layer"], "transport");
-    assert_eq!(json["worst_case"]["run"]["requests"], 11);
+    assert_eq!(json["worst_case"]["additive"]["run"]["requests"], 11);
+    assert_eq!(json["mode"], "additive");
     assert_eq!(serde_json::from_value::<Overview>(json).unwrap(), overview);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aplomb_core::decide::schedule::{self, Overview, Setting};
 use aplomb_core::decide::{Mode, Policy, ResumeRetry};
 use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::Reason;
@@ -166,4 +167,15 @@ pub(crate) fn policy(config: &AgentConfig, registry: &Registry) -> Result<Policy
     policy.resume.base_delay_ms = retry.resume.base_delay_ms;
     policy.resume.max_delay_ms = retry.resume.max_delay_ms;
     Ok(policy)
+}
+
+/// What an agent's settings come to where model calls fail.
+pub(crate) fn overview(config: &AgentConfig, registry: &Registry) -> Result<Overview, Error> {
+    let llm = &config.llm;
+    let mut setting = Setting::default();
+    setting.targets = llm.fallbacks.len().saturating_add(1);
+    setting.step_timeout_ms = config.runtime.step_timeout_ms;
+    setting.first_byte_ms = llm.first_byte_ms();
+    setting.attempt_ms = llm.timeouts.attempt_ms;
+    Ok(schedule::overview(&policy(config, registry)?, setting))
 }

@@ -121,7 +121,7 @@ fn call_ids(model: &Model) -> CallIds {
 fn timeouts(llm: &LlmConfig) -> Timeouts {
     let mut timeouts = Timeouts::default();
     timeouts.connect = Duration::from_millis(llm.timeouts.connect_ms);
-    timeouts.first_byte = Duration::from_millis(llm.timeouts.first_byte_ms.unwrap_or(llm.timeout_ms));
+    timeouts.first_byte = Duration::from_millis(llm.first_byte_ms());
     timeouts.idle = Duration::from_millis(llm.timeouts.idle_ms);
     timeouts.attempt = llm.timeouts.attempt_ms.map(Duration::from_millis);
     timeouts

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use aplomb_core::decide::schedule::Overview;
 use aplomb_core::error::{AgentError, Code, Error, check_declared, codes};
 use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
@@ -15,7 +16,7 @@ use aplomb_core::run::{Entry, Identity, Pattern, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::agent::{Agent, Own, named};
+use crate::agent::{self, Agent, Own, named};
 use crate::config::{Config, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Driver, Publisher, SharedPublisher};
@@ -141,6 +142,33 @@ impl RuntimeBuilder {
         Ok(warnings)
     }
 
+    /// What an agent's settings come to where model calls fail: for each class of failure how many requests a call costs
+    /// and what is waited between them, the worst case, and the settings that defeat each other. Sends nothing, and needs
+    /// no key.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), aplomb::Error> {
+    /// let document = r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "openai", "model": "gpt-5"}}]}"#;
+    /// let config = aplomb::config::Config::from_json(document, "agent.json")?;
+    /// let overview = aplomb::Runtime::builder(config).policy_overview("a")?;
+    /// assert_eq!(overview.classes["503"].additive.run.requests, 6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `config.*` and `plugin.*` where the config is wrong, `user.agent_not_found` where it has no such agent.
+    pub fn policy_overview(&self, agent_id: &str) -> Result<Overview, Error> {
+        self.registry.check()?;
+        self.config.check(&self.registry)?;
+        let agents = &self.config.agents;
+        let agent = agents.iter().find(|agent| agent.id == agent_id).ok_or_else(|| {
+            no_such_agent(agent_id, &agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>())
+        })?;
+        agent::overview(agent, &self.registry).map_err(|error| error.or_context("agent_id", agent_id))
+    }
+
     /// Makes the runtime. Sends nothing.
     ///
     /// # Errors
@@ -202,6 +230,13 @@ impl RuntimeBuilder {
             subscribers: self.subscribers,
         })))
     }
+}
+
+fn no_such_agent(agent_id: &str, there_are: &[&str]) -> Error {
+    let meant = did_you_mean(agent_id, there_are.iter().copied());
+    Error::new(codes::USER_AGENT_NOT_FOUND, format!("no agent is called {agent_id:?}"))
+        .with_hint(meant.unwrap_or_else(|| format!("the config defines: {}", there_are.join(", "))))
+        .with_context("agent_id", agent_id)
 }
 
 impl Runtime {
@@ -325,12 +360,7 @@ impl Runtime {
             session_can_go_on,
         } = request;
         let Some(agent) = self.0.agents.get(&agent_id) else {
-            let meant = did_you_mean(&agent_id, self.list_agents());
-            let hint =
-                meant.unwrap_or_else(|| format!("the config defines: {}", self.list_agents().join(", ")));
-            return Err(Error::new(codes::USER_AGENT_NOT_FOUND, format!("no agent is called {agent_id:?}"))
-                .with_hint(hint)
-                .with_context("agent_id", agent_id));
+            return Err(no_such_agent(&agent_id, &self.list_agents()));
         };
         let host = &self.0.host;
         let made_up = || new_id(&**host);

@@ -10,6 +10,7 @@ mod classify;
 mod config;
 mod errors;
 mod faultlab;
+mod policy;
 mod rendered;
 mod run;
 mod support;

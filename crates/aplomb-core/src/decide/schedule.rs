@@ -57,10 +57,12 @@ impl Default for Setting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Overview {
+    /// The policy's own mode.
+    pub mode: Mode,
     /// By class of failure: `503`, `500`, `429`, `connection`, …
     pub classes: BTreeMap<String, ByMode>,
-    /// The most that a call may cost, whatever fails, in the policy's own mode.
-    pub worst_case: WorstByEntry,
+    /// The most that a call may cost, whatever fails.
+    pub worst_case: WorstByMode,
     /// Settings that defeat each other.
     pub warnings: Vec<Warning>,
 }
@@ -87,7 +89,17 @@ pub struct ByEntry {
     pub stream: Schedule,
 }
 
-/// The most that a call may cost.
+/// The most that a call may cost, in both modes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WorstByMode {
+    /// Allowances add.
+    pub additive: WorstByEntry,
+    /// Allowances multiply.
+    pub layered: WorstByEntry,
+}
+
+/// The most that a call may cost, by the ways in which it may be made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorstByEntry {
@@ -122,6 +134,8 @@ pub struct Schedule {
     pub wait_least_ms: u64,
     /// The most that it may be under the policy's own jitter.
     pub wait_most_ms: u64,
+    /// What each attempt itself takes, in ms: 0 but for one that hears nothing.
+    pub attempt_ms: u64,
     /// The attempts in order.
     pub attempts: Vec<Planned>,
     /// How the call ends.
@@ -168,23 +182,28 @@ pub struct Planned {
 /// assert_eq!(overview.classes["503"].layered.exec.wait_ms, 64_500);
 /// ```
 pub fn overview(policy: &Policy, setting: Setting) -> Overview {
+    let in_mode = |mode| Policy { mode, ..policy.clone() };
     let by_entry = |mode, failure: &Failure, takes_ms| {
-        let policy = Policy { mode, ..policy.clone() };
+        let policy = in_mode(mode);
         let by = |entry| play(failure, &policy, entry, setting, takes_ms);
         ByEntry { run: by(EntryPoint::Run), exec: by(EntryPoint::Exec), stream: by(EntryPoint::Stream) }
     };
     let classes = classes().into_iter().map(|(name, failure)| {
-        let takes_ms = if name == "timeout" { setting.first_byte_ms } else { 0 };
+        let silence_ms = setting.attempt_ms.map_or(setting.first_byte_ms, |ms| ms.min(setting.first_byte_ms));
+        let takes_ms = if name == "timeout" { silence_ms } else { 0 };
         let additive = by_entry(Mode::Additive, &failure, takes_ms);
         let layered = by_entry(Mode::Layered, &failure, takes_ms);
         (name.to_owned(), ByMode { additive, layered })
     });
+    let worst = |mode| {
+        let policy = in_mode(mode);
+        let by = |exec| worst::worst_case(&policy, exec, setting);
+        WorstByEntry { run: by(false), exec: by(true) }
+    };
     Overview {
+        mode: policy.mode,
         classes: classes.collect(),
-        worst_case: WorstByEntry {
-            run: worst::worst_case(policy, false, setting),
-            exec: worst::worst_case(policy, true, setting),
-        },
+        worst_case: WorstByMode { additive: worst(Mode::Additive), layered: worst(Mode::Layered) },
         warnings: warn::warnings(policy, setting),
     }
 }
@@ -196,7 +215,6 @@ fn classes() -> Vec<(&'static str, Failure)> {
     };
     let throttled = |seconds: &str| Failure::status(429, b"").with_headers([("retry-after", seconds)]);
     vec![
-        ("400", Failure::status(400, b"")),
         ("401", Failure::status(401, b"")),
         ("429", Failure::status(429, b"")),
         ("429_retry_after_20s", throttled("20")),
@@ -208,6 +226,7 @@ fn classes() -> Vec<(&'static str, Failure)> {
         ("cut_stream", Failure::anomaly(Phase::MidStream, Anomaly::NoTerminalEvent, b"")),
         ("model_not_found", said(404, "model_not_found")),
         ("overflow", said(400, "context_length_exceeded")),
+        ("permanent", Failure::status(400, b"")),
         ("quota", said(429, "insufficient_quota")),
         ("timeout", Failure::transport(Phase::Connect, TransportKind::FirstByteTimeout, "no first byte")),
         ("unknown", Failure::transport(Phase::Connect, TransportKind::Other, "something nobody knows")),
@@ -285,6 +304,7 @@ impl Player<'_> {
             wait_ms: sum(|planned| planned.delay_ms),
             wait_least_ms: sum(|planned| planned.delay_least_ms),
             wait_most_ms: sum(|planned| planned.delay_most_ms),
+            attempt_ms: takes_ms,
             attempts,
             outcome,
             rule,

@@ -10,8 +10,11 @@
 
 mod anthropic;
 mod canary;
+mod crossing;
 mod faults;
 mod outcomes;
+mod policy;
+mod promises;
 mod remedies;
 mod secrets;
 mod sessions;

@@ -108,6 +108,11 @@ impl LlmConfig {
     fn default_timeout_ms() -> u64 {
         30_000
     }
+
+    /// How long an answer's first byte may take, wherever it is said.
+    pub(crate) fn first_byte_ms(&self) -> u64 {
+        self.timeouts.first_byte_ms.unwrap_or(self.timeout_ms)
+    }
 }
 
 /// Whether answers are streamed.
