@@ -20,6 +20,8 @@ struct Wire {
 /// Every protocol that the fault lab speaks.
 const WIRES: &[Wire] = &[
     Wire { provider: "openai_compatible", style: None },
+    Wire { provider: "openai_compatible", style: Some("responses") },
+    Wire { provider: "gemini", style: None },
     // With its thoughts sent back to it.
     Wire { provider: "deepseek", style: None },
     Wire { provider: "anthropic", style: None },
