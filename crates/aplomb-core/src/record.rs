@@ -101,6 +101,13 @@ pub enum Fact {
         /// Whether some of its answer was handed to somebody.
         delivered: bool,
     },
+    /// The attempt was not made after all: there was no credential to send. It counts for nothing.
+    AttemptRefused {
+        /// The effect that was to send it.
+        effect: EffectId,
+        /// Why.
+        error: ErrorDetails,
+    },
     /// It was decided what follows.
     Decided {
         /// What, and by which rule.

@@ -72,6 +72,7 @@ fn turn(entropy: u64) -> Turn {
         _ => Turn { panics: dice.u8(..8) == 0, ..Turn::fails(failure(&mut dice)) },
     };
     turn.delivered = dice.u8(..4) == 0;
+    turn.refused = dice.u8(..16) == 0;
     if dice.bool() {
         let mut usage = TokenUsage::default();
         (usage.input, usage.output) = (dice.u64(..1_000), dice.u64(..1_000));

@@ -45,12 +45,14 @@ pub struct Turn {
     pub usage: Option<TokenUsage>,
     /// The code that performs the request panics.
     pub panics: bool,
+    /// There is no credential to send, so that nothing is sent.
+    pub refused: bool,
 }
 
 impl Turn {
     /// Fails at once, with nothing delivered.
     pub fn fails(failure: Failure) -> Turn {
-        Turn { takes_ms: 0, delivered: false, end: Err(failure), usage: None, panics: false }
+        Turn { takes_ms: 0, delivered: false, end: Err(failure), usage: None, panics: false, refused: false }
     }
 
     /// Answers at once with a text.
@@ -74,7 +76,13 @@ impl Turn {
             end: Ok(Reply { message, finish, usage: None }),
             usage: None,
             panics: false,
+            refused: false,
         }
+    }
+
+    /// Is never sent: the target's credential cannot be read.
+    pub fn without_credential() -> Turn {
+        Turn { refused: true, ..Turn::says("never sent") }
     }
 
     /// The same, that long in virtual ms.
@@ -115,6 +123,7 @@ pub struct Sim {
     cancel_at: Option<u64>,
     late_inputs: bool,
     history: Option<Vec<Arc<Message>>>,
+    first_accepts: CallIds,
     fallbacks: Vec<Target>,
     step_timeout_ms: Option<u64>,
     benches: Vec<(usize, u64)>,
@@ -136,6 +145,7 @@ pub fn sim() -> Sim {
         cancel_at: None,
         late_inputs: false,
         history: None,
+        first_accepts: CallIds::Any,
         fallbacks: Vec::new(),
         step_timeout_ms: None,
         benches: Vec::new(),
@@ -231,6 +241,12 @@ impl Sim {
         Sim { credential: Some(Box::new(changed)), ..self }
     }
 
+    /// What the first target accepts as the id of a tool call.
+    #[must_use]
+    pub fn first_accepts(self, first_accepts: CallIds) -> Sim {
+        Sim { first_accepts, ..self }
+    }
+
     /// Gives the agent one more target to fall back to.
     #[must_use]
     pub fn fallback(mut self, call_ids: CallIds) -> Sim {
@@ -286,6 +302,7 @@ impl Sim {
         };
         let mut target = Target::new("simulated", "model");
         target.rereads_credential = self.credential.is_some();
+        target.call_ids = self.first_accepts;
         let mut agent = AgentSpec::new(target);
         agent.fallbacks = self.fallbacks.clone();
         for target in &mut agent.fallbacks {
@@ -341,10 +358,18 @@ impl Sim {
         match effect {
             Effect::CallModel { effect, target, attempt, messages, .. } => {
                 let request = world.report.performed.requests;
-                world.report.performed.requests += 1;
                 let entropy = world.entropy.u64(..);
                 let turn = (self.provider)(&Attempt { request, attempt, target, messages, entropy });
+                if turn.refused {
+                    world.report.performed.unsent += 1;
+                } else {
+                    world.report.performed.requests += 1;
+                }
                 let input = match turn.end {
+                    _ if turn.refused => {
+                        let error = Error::new(codes::CONFIG_LOAD, "the key cannot be read");
+                        Input::ModelRefused { effect, error }
+                    }
                     _ if turn.panics => Input::EffectPanicked { effect, message: "boom".to_owned() },
                     Ok(reply) => Input::ModelReplied { effect, reply, first_delta_ms: None },
                     Err(failure) => Input::ModelFailed {

@@ -6,7 +6,7 @@ use aplomb_core::decide::{Action, Layer, Mode};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 use aplomb_core::message::{Block, FinishReason, Role};
-use aplomb_core::record::Fact;
+use aplomb_core::record::{Fact, Record};
 use aplomb_core::run::Effect;
 
 use crate::report::Report;
@@ -57,15 +57,23 @@ fn ends(report: &Report, broken: &mut Vec<String>) {
 
 /// Promise 1: requests on the wire = attempts in the ledger = attempts in the error.
 fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
-    let recorded =
-        report.records.iter().filter(|record| matches!(record.fact, Fact::AttemptStarted { .. })).count();
-    if recorded != report.requests() {
-        broken.push(format!("{} requests on the wire, {recorded} in the records", report.requests()));
+    let started = |records: &[Record]| {
+        records.iter().filter(|record| matches!(record.fact, Fact::AttemptStarted { .. })).count()
+    };
+    let refused = |records: &[Record]| {
+        records.iter().filter(|record| matches!(record.fact, Fact::AttemptRefused { .. })).count()
+    };
+    // What was not sent and is not taken back was still being looked into when the run ended.
+    let (recorded, unsent) = (started(&report.records), report.performed.unsent);
+    if recorded != report.requests() + unsent || refused(&report.records) > unsent {
+        broken.push(format!(
+            "{} requests on the wire and {unsent} not sent, {recorded} in the records",
+            report.requests()
+        ));
     }
     let opened = report.records.iter().rposition(|record| matches!(record.fact, Fact::CallOpened { .. }));
     let last_call = report.records.get(opened.unwrap_or(0)..).unwrap_or_default();
-    let of_last_call =
-        last_call.iter().filter(|record| matches!(record.fact, Fact::AttemptStarted { .. })).count();
+    let of_last_call = started(last_call) - refused(last_call);
     if let Some(error) = report.error()
         && !last_call.iter().any(|record| matches!(record.fact, Fact::ModelReplied { .. }))
         && error.attempts().len() != of_last_call
@@ -82,6 +90,7 @@ fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
 fn calls_keep_to_their_ledger(report: &Report, broken: &mut Vec<String>) {
     let (mut attempts, mut cap, mut layer, mut permanent) = (0, 0, Layer::First, false);
     let (mut compacted, mut refreshed, mut transport) = (0, 0, 0);
+    let mut before = (0, 0);
     let layered = report.policy.mode == Mode::Layered;
     for record in &report.records {
         match &record.fact {
@@ -89,7 +98,10 @@ fn calls_keep_to_their_ledger(report: &Report, broken: &mut Vec<String>) {
                 (attempts, cap, layer, permanent) = (0, allowances.cap(), Layer::First, false);
                 (compacted, refreshed, transport) = (0, 0, allowances.transport);
             }
+            // What is not sent leaves the account as it was.
+            Fact::AttemptRefused { .. } => (attempts, cap) = before,
             Fact::AttemptStarted { layer: paying, .. } => {
+                before = (attempts, cap);
                 attempts += 1;
                 match paying {
                     Layer::Compaction => (cap, compacted) = (cap + 1, compacted + 1),
@@ -166,6 +178,11 @@ fn conversations_are_whole(report: &Report, broken: &mut Vec<String>) {
         let Effect::CallModel { messages, .. } = effect else { continue };
         if !messages.iter().any(|message| message.role == Role::User) {
             broken.push("a conversation without the user's word".to_owned());
+        }
+        let calls = messages.iter().flat_map(|message| message.tool_calls());
+        let mut names = BTreeSet::new();
+        for call in calls.filter(|call| !names.insert(call.id.as_str())) {
+            broken.push(format!("two calls are named {:?}", call.id));
         }
         let mut asked = Vec::new();
         for message in messages {
@@ -265,9 +282,11 @@ fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     let count = |is: fn(&Fact) -> bool| report.records.iter().filter(|record| is(&record.fact)).count();
     let failed = count(|fact| matches!(fact, Fact::AttemptFailed { .. }));
     let decided = count(|fact| matches!(fact, Fact::Decided { .. }));
-    // What was tried to cure a failure is decided on, and so is what follows from it.
+    // What was tried to cure a failure is decided on, and so is what follows from it; what follows an attempt that could
+    // not be made is, if another target follows.
     let tried = count(|fact| match fact {
         Fact::Decided { decision, .. } => matches!(decision.action, Action::Compact | Action::ReadCredential),
+        Fact::AttemptRefused { .. } => true,
         _ => false,
     });
     if decided != decisions || decided > failed + tried || decided < failed {

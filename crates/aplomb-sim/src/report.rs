@@ -24,6 +24,8 @@ pub struct Report {
 #[derive(Debug, Default)]
 pub(crate) struct Performed {
     pub(crate) requests: usize,
+    /// Requests that were asked for and not sent: there was no credential.
+    pub(crate) unsent: usize,
     pub(crate) tool_effects: Vec<EffectId>,
 }
 

@@ -31,6 +31,9 @@ fn ten_thousand_random_runs_keep_every_promise() {
             if let Fact::AttemptStarted { layer, .. } = &record.fact {
                 *layers.entry(layer.as_str()).or_default() += 1;
             }
+            if let Fact::AttemptRefused { .. } = &record.fact {
+                *layers.entry("refused").or_default() += 1;
+            }
             if let Fact::Decided { decision, .. } = &record.fact
                 && let Action::Compact | Action::ReadCredential = decision.action
             {
@@ -51,7 +54,7 @@ fn ten_thousand_random_runs_keep_every_promise() {
             Layer::Refresh,
             Layer::Fallback,
         ];
-        for layer in all.map(Layer::as_str).into_iter().chain(["tried"]) {
+        for layer in all.map(Layer::as_str).into_iter().chain(["tried", "refused"]) {
             assert!(layers.get(layer).is_some_and(|count| *count >= 100), "{layers:?}");
         }
     }

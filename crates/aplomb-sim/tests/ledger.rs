@@ -216,7 +216,7 @@ fn a_session_gives_its_history_and_gets_the_whole_turn_only_if_the_run_completed
         .run("what is my name?");
     assert_eq!(run.output(), Some("my name is Ada"));
     let appended = run.effects().iter().find_map(|(_, effect)| match effect {
-        Effect::AppendTranscript { messages } => {
+        Effect::AppendTranscript { messages, .. } => {
             Some(messages.iter().map(|m| m.to_text()).collect::<Vec<_>>())
         }
         _ => None,
@@ -269,4 +269,33 @@ fn calls_that_the_provider_did_not_name_get_names_of_their_own() {
         .run("hi");
     // After the one message of the conversation: calls 0 and 1.
     assert_eq!(run.output(), Some("call_1_0 call_1_1"));
+}
+
+#[test]
+fn calls_that_are_named_like_earlier_ones_get_names_of_their_own() {
+    use aplomb_core::message::{Block, Message, Role, ToolCall, ToolResult};
+    let called = |id: &str| {
+        let (id, name) = (id.to_owned(), "calc".to_owned());
+        let call = ToolCall { id: id.clone(), name: name.clone(), arguments: "{}".to_owned() };
+        let result = ToolResult { call_id: id, name, text: "81".to_owned(), is_error: false };
+        [
+            Message { role: Role::Assistant, content: vec![Block::ToolCall(call)] },
+            Message { role: Role::Tool, content: vec![Block::ToolResult(result)] },
+        ]
+    };
+    // The session has used the name that the provider gives, and the one that the place would give.
+    let history = [Message::text(Role::User, "before")].into_iter();
+    let history = history.chain(called("call_1")).chain(called("call_6_0")).collect();
+    let run = sim()
+        .history(history)
+        .provider(|attempt| match attempt.request {
+            0 | 1 => Turn::calls("calc", "{}"),
+            _ => {
+                let calls = attempt.messages.iter().flat_map(|message| message.tool_calls());
+                Turn::says(&calls.map(|call| call.id.as_str()).collect::<Vec<_>>().join(" "))
+            }
+        })
+        .run("hi");
+    // Six messages go before the first answer, and eight before the second.
+    assert_eq!(run.output(), Some("call_1 call_6_0 call_6_0_1 call_8_0"));
 }

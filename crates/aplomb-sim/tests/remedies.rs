@@ -205,12 +205,83 @@ fn another_model_gets_the_conversation_without_the_thoughts_of_the_first_and_wit
     assert!(given[0].id.len() == 9 && given[0].id.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     // What the session remembers of a fallback has no thoughts that the first model could not read.
     let remembered = run.effects().iter().find_map(|(_, effect)| match effect {
-        Effect::AppendTranscript { messages } => Some(messages.clone()),
+        Effect::AppendTranscript { messages, .. } => Some(messages.clone()),
         _ => None,
     });
     let remembered = remembered.unwrap();
     assert_eq!(remembered[1].content, [thoughts(), call()]);
     assert_eq!(remembered[3].content, [Block::Text { text: "ok".to_owned() }]);
+}
+
+#[test]
+fn the_session_remembers_the_calls_of_a_fallback_by_names_that_the_first_model_accepts() {
+    let call =
+        || ToolCall { id: "toolu_01ABC".to_owned(), name: "calc".to_owned(), arguments: "{}".to_owned() };
+    let run = sim()
+        .first_accepts(CallIds::NineAlphanumerics)
+        .fallback(CallIds::Any)
+        .history(vec![])
+        .provider(move |attempt| match (attempt.target, attempt.messages.len()) {
+            (0, _) => coded(429, "insufficient_quota"),
+            (_, 1) => Turn::replies(vec![Block::ToolCall(call())], FinishReason::ToolCalls),
+            _ => Turn::says("ok"),
+        })
+        .run("hi");
+    assert_eq!(run.output(), Some("ok"));
+    let remembered = run.effects().iter().find_map(|(_, effect)| match effect {
+        Effect::AppendTranscript { messages, .. } => Some(messages.clone()),
+        _ => None,
+    });
+    let remembered = remembered.unwrap();
+    let id = remembered[1].tool_calls().next().unwrap().id.clone();
+    assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+    let results = remembered[2].content.iter().map(|block| match block {
+        Block::ToolResult(result) => result.call_id.as_str(),
+        _ => "",
+    });
+    assert_eq!(results.collect::<Vec<_>>(), [id]);
+}
+
+#[test]
+fn a_fallback_whose_credential_cannot_be_read_is_passed_over_and_costs_nothing() {
+    let run = sim()
+        .fallback(CallIds::Any)
+        .fallback(CallIds::Any)
+        .provider(|attempt| match attempt.target {
+            0 => coded(429, "insufficient_quota"),
+            1 => Turn::without_credential(),
+            _ => Turn::says("ok"),
+        })
+        .run("hi");
+    assert_eq!((run.requests(), run.output()), (2, Some("ok")));
+    assert_eq!(run.finished().unwrap().usage.llm_retry_count, 1);
+    let attempts: Vec<_> = run
+        .effects()
+        .iter()
+        .filter_map(|(_, effect)| match effect {
+            Effect::CallModel { target, attempt, .. } => Some((*target, *attempt)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(attempts, [(0, 1), (1, 2), (2, 2)]);
+    // Other runs may have a credential for it.
+    assert!(!run.effects().iter().any(|(_, effect)| matches!(effect, Effect::BenchTarget { .. })));
+}
+
+#[test]
+fn a_last_fallback_whose_credential_cannot_be_read_does_not_hide_what_led_to_it() {
+    let run =
+        to_targets(
+            |target, _| {
+                if target == 0 { coded(429, "insufficient_quota") } else { Turn::without_credential() }
+            },
+        )
+        .run("hi");
+    let error = run.error().unwrap();
+    assert_eq!((run.requests(), error.code(), error.attempts().len()), (1, codes::CONFIG_LOAD, 1));
+    assert_eq!(run.finished().unwrap().usage.llm_retry_count, 0);
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("429"), "{cause}");
 }
 
 // ---- A smaller conversation
@@ -239,12 +310,12 @@ fn an_overflow_is_compacted_and_sent_once_more_smaller() {
         .map(|(_, p)| p["action"].clone())
         .collect();
     assert_eq!(rules, [json!("compact"), json!("retry")]);
-    // The session keeps everything: what is left out is left out of requests.
-    let appended = run
-        .effects()
-        .iter()
-        .any(|(_, effect)| matches!(effect, Effect::AppendTranscript { messages } if messages.len() == 2));
-    assert!(appended);
+    // The session keeps the turn, and forgets what was left out, so that the next run begins smaller.
+    let appended = run.effects().iter().find_map(|(_, effect)| match effect {
+        Effect::AppendTranscript { messages, forgotten } => Some((messages.len(), *forgotten)),
+        _ => None,
+    });
+    assert_eq!(appended, Some((2, 4)));
 }
 
 #[test]

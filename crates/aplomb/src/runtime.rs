@@ -19,8 +19,9 @@ use futures_util::future::BoxFuture;
 use crate::agent::{self, Agent, Own, named};
 use crate::config::{Config, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
-use crate::driver::{Driver, Publisher, SharedPublisher};
+use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
+use crate::memory::Held;
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 use crate::stream::{ChunkQueue, RunStream};
@@ -314,14 +315,16 @@ impl Runtime {
     ///
     /// `session.error` while a run of the session is under way.
     pub fn close_session(&self, session_id: &str) -> Result<(), Error> {
-        let sessions: Vec<_> = self.0.agents.values().filter_map(|agent| agent.sessions.as_ref()).collect();
-        if sessions.iter().any(|sessions| !sessions.is_free(session_id)) {
+        let sessions = self.0.agents.values().filter_map(|agent| agent.sessions.as_ref());
+        // No run of it begins before all of it is forgotten.
+        let held: Option<Vec<_>> = sessions.map(|sessions| sessions.try_hold(session_id)).collect();
+        let Some(held) = held else {
             let message = format!("a run of session {session_id:?} is under way");
             return Err(Error::new(codes::SESSION_ERROR, message)
                 .with_hint("cancel it, or wait for its end")
                 .with_context("session_id", session_id));
-        }
-        sessions.iter().for_each(|sessions| sessions.forget(session_id));
+        };
+        held.iter().for_each(Held::forget);
         Ok(())
     }
 
@@ -411,7 +414,8 @@ impl Runtime {
             machine: agent.machine.clone(),
             models: agent.models.clone(),
             credentials: RunCredentials::new(keyrings),
-            benches: agent.benches.clone(),
+            // What a tenant's own account has used up says nothing about anybody else's.
+            benches: if own_credential { Benches::default() } else { agent.benches.clone() },
             tools: agent.tools.clone(),
             sessions: agent.sessions.clone(),
             lock_timeout_ms: self.0.lock_timeout_ms,

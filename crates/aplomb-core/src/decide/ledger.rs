@@ -162,6 +162,17 @@ impl Ledger {
         self.attempts += 1;
     }
 
+    /// Takes back the attempt that was counted last, and what was charged to `layer` added to the cap: it was not made.
+    pub fn take_back(&mut self, layer: Layer) {
+        self.attempts = self.attempts.saturating_sub(1);
+        let added = match layer {
+            Layer::Compaction | Layer::Refresh => 1,
+            Layer::Fallback => self.allowances.transport.saturating_add(1),
+            Layer::First | Layer::Transport | Layer::Session | Layer::Exec => 0,
+        };
+        self.added = self.added.saturating_sub(added);
+    }
+
     /// Takes an attempt's time from the step's. Waits that were ordered take nothing from it.
     pub fn spend_time(&mut self, elapsed_ms: u64) {
         self.step_left_ms = self.step_left_ms.map(|left| left.saturating_sub(elapsed_ms));

@@ -168,6 +168,26 @@ pub fn resend(
     call.send(layer).unwrap_or_else(|rule| call.fall_back_or_stop(Outcome::AfterAttempts, rule))
 }
 
+/// The decision after the target that the failure led to could not be asked at all: there was no credential to send. The
+/// next one is asked instead. What could not be asked is left for the rest of the run, and for no other run.
+pub fn pass_over(
+    failure: &Failure,
+    verdict: &Verdict,
+    ledger: &Ledger,
+    policy: &Policy,
+    moment: Moment,
+) -> Decision {
+    let call = Call { failure, verdict, ledger, policy, moment };
+    if let Err(decision) = call.has_time() {
+        return decision;
+    }
+    let mut decision = call.fall_back_or_stop(Outcome::AfterAttempts, "credential.unreadable");
+    if let Action::FallBack { bench_ms, .. } = &mut decision.action {
+        *bench_ms = None;
+    }
+    decision
+}
+
 /// A call whose last attempt has failed.
 struct Call<'a> {
     failure: &'a Failure,

@@ -1,5 +1,7 @@
 //! What those who watch are told, event by event. Where nobody watches, nothing is put into words.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use super::machine::Turn;
@@ -8,7 +10,7 @@ use super::{Effect, StopReason};
 use crate::decide::{Action, Decision, Layer};
 use crate::error::Error;
 use crate::event::{EventName, names};
-use crate::failure::{Failure, Reason, Verdict};
+use crate::failure::{Reason, Verdict};
 use crate::message::{Role, TokenUsage, ToolCall};
 
 impl Turn<'_> {
@@ -31,8 +33,13 @@ impl Turn<'_> {
         self.announce(names::USAGE_UPDATED, |turn| json!({"usage": turn.state.usage}));
     }
 
-    /// The decision about the attempt that failed last.
-    pub(super) fn announce_decision(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
+    /// The decision about the attempt that failed last, or could not be made.
+    pub(super) fn announce_decision(
+        &mut self,
+        why: &impl fmt::Display,
+        verdict: &Verdict,
+        decision: &Decision,
+    ) {
         self.announce(names::RETRY_DECIDED, |turn| {
             let call = turn.state.call.as_ref();
             let failed_layer = call.map_or(Layer::First, |call| call.layer);
@@ -54,7 +61,7 @@ impl Turn<'_> {
                 "delay_source": delay_source,
                 "deadline_left_ms": turn.state.deadline().map(|deadline| deadline.saturating_sub(turn.at)),
                 "will_retry": delay_ms.is_some(),
-                "error": failure.to_string(),
+                "error": why.to_string(),
             })
         });
     }

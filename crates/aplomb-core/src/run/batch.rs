@@ -123,15 +123,20 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives a name to the tool calls that the provider gave none, or one that another call has: a result could not be
-    /// told whose it is. The transcript only grows, so the name is unique in it.
+    /// Gives a name to the tool calls that the provider gave none, or one that another call of the conversation has: a
+    /// result could not be told whose it is.
     pub(super) fn name_calls(&self, reply: &mut Reply) {
-        let mut taken = BTreeSet::new();
+        let said = self.state.transcript.iter().flat_map(|message| message.tool_calls());
+        let mut taken: BTreeSet<String> = said.map(|call| call.id.clone()).collect();
+        let place = self.state.transcript.len();
         for (index, call) in reply.message.tool_calls_mut().enumerate() {
-            if call.id.is_empty() || !taken.insert(call.id.clone()) {
-                call.id = format!("call_{}_{index}", self.state.transcript.len());
-                taken.insert(call.id.clone());
+            if call.id.is_empty() || taken.contains(&call.id) {
+                // A session that has forgotten its beginning may come to the same place twice.
+                let more = (1_u64..).map(|again| format!("call_{place}_{index}_{again}"));
+                let mut names = std::iter::once(format!("call_{place}_{index}")).chain(more);
+                call.id = names.find(|name| !taken.contains(name)).unwrap_or_default();
             }
+            taken.insert(call.id.clone());
         }
     }
 

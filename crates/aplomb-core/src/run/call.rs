@@ -8,7 +8,9 @@ use super::assemble::{self, Assembly};
 use super::machine::Turn;
 use super::state::{Call, Waiting};
 use super::{Effect, EffectId, Entry, TimerKind};
-use crate::decide::{Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, resend};
+use crate::decide::{
+    Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, pass_over, resend,
+};
 use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
 use crate::failure::{Failure, Reason, Verdict};
 use crate::message::{Message, normalise};
@@ -87,20 +89,13 @@ impl Turn<'_> {
     pub(super) fn decide_what_follows(&mut self, cured: Option<Layer>) {
         let Some(call) = &self.state.call else { return };
         let Some((failure, verdict)) = call.last.clone() else { return };
-        let moment = Moment {
-            at: self.at,
-            deadline: self.state.deadline(),
-            entropy: self.entropy,
-            next_target: self.next_target(call.target),
-            can_refresh: self.agent.target_at(call.target).rereads_credential
-                || self.state.opening.as_ref().is_some_and(|opening| opening.own_credential),
-        };
+        let moment = self.moment(call);
         let (ledger, policy, from) = (&call.ledger, &self.agent.policy, call.target);
         let decision = match cured {
             None => decide(&failure, &verdict, ledger, policy, moment),
             Some(layer) => resend(layer, &failure, &verdict, ledger, policy, moment),
         };
-        self.announce_decision(&failure, &verdict, &decision);
+        self.announce_decision(&*failure, &verdict, &decision);
         let effect = self.state.next_effect();
         match decision.action {
             Action::Send { delay_ms, .. } => {
@@ -130,6 +125,39 @@ impl Turn<'_> {
             Action::Stop { .. } => {
                 self.record(Fact::Decided { decision: decision.clone(), timer: None });
                 self.give_up(&failure, &verdict, &decision);
+            }
+        }
+    }
+
+    fn moment(&self, call: &Call) -> Moment {
+        Moment {
+            at: self.at,
+            deadline: self.state.deadline(),
+            entropy: self.entropy,
+            next_target: self.next_target(call.target),
+            can_refresh: self.agent.target_at(call.target).rereads_credential
+                || self.state.opening.as_ref().is_some_and(|opening| opening.own_credential),
+        }
+    }
+
+    /// What follows where there was no credential to send: the next target, if the call has come this way by a failure;
+    /// else the end, and the failure that led here is the cause.
+    pub(super) fn pass_over(&mut self, error: Error) {
+        let Some(call) = &self.state.call else { return };
+        let Some((failure, verdict)) = call.last.clone() else { return self.fail(error) };
+        let (from, made, moment) = (call.target, call.attempts.clone(), self.moment(call));
+        let decision = pass_over(&failure, &verdict, &call.ledger, &self.agent.policy, moment);
+        match decision.action {
+            Action::FallBack { target, bench_ms } => {
+                self.announce_decision(&error, &verdict, &decision);
+                self.record(Fact::Decided { decision, timer: None });
+                self.announce_fallback(from, target, Reason::Auth, bench_ms);
+                self.start_attempt(Layer::Fallback);
+            }
+            Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            _ => {
+                let cause = Error::from(ErrorDetails::seen(&failure));
+                self.fail(error.with_cause(cause).with_attempts(made));
             }
         }
     }

@@ -242,6 +242,8 @@ pub enum Effect {
     AppendTranscript {
         /// From the user's input to the output.
         messages: Vec<Arc<Message>>,
+        /// How many of the oldest messages that the session gave are forgotten before that: compaction left them out.
+        forgotten: usize,
     },
     /// Send one request to the model.
     CallModel {

@@ -9,7 +9,7 @@ use super::state::{Call, State, Waiting};
 use super::{AgentSpec, Effect, EffectId, Input, RunStart, StopReason, TimeLimit, TimerKind};
 use crate::error::{Error, ErrorDetails, codes};
 use crate::failure::{Reason, classify};
-use crate::message::{CallIds, Role, normalise};
+use crate::message::{Role, normalise};
 use crate::record::{Fact, Record};
 
 /// The rules of one agent's runs.
@@ -115,9 +115,9 @@ impl Turn<'_> {
                 if !self.awaits_reply(effect) {
                     return false;
                 }
-                // The attempt that was to be made is none: nothing was sent.
-                let made = self.state.call.as_ref().map(|call| call.attempts.clone()).unwrap_or_default();
-                self.fail(error.with_attempts(made));
+                self.stop_step_clock();
+                self.record(Fact::AttemptRefused { effect, error: error.details() });
+                self.pass_over(error);
             }
             Input::CredentialRead { effect, changed } => {
                 if !self.awaits_credential(effect) {
@@ -323,11 +323,14 @@ impl Turn<'_> {
         // A turn that leaves calls unanswered would make every later request of the session invalid.
         let answered = self.state.transcript.last().is_none_or(|last| last.tool_calls().next().is_none());
         if stop_reason == StopReason::Completed && remembers && answered {
-            // The next run takes the session's conversation for what its own first target said.
-            let said = self.state.transcript.iter().enumerate().skip(self.state.turn);
+            // The next run takes the session's conversation for what its own first target said. The names of calls are
+            // looked at all together, so that none gets one that an earlier turn has.
+            let said = self.state.transcript.iter().enumerate();
             let marked = said.map(|(place, message)| (message, self.state.author(place) > 0));
-            let messages = normalise(marked, CallIds::Any);
-            self.effects.push(Effect::AppendTranscript { messages });
+            let whole = normalise(marked, self.agent.target_at(0).call_ids);
+            let messages = whole.into_iter().skip(self.state.turn).collect();
+            let forgotten = self.state.forgotten();
+            self.effects.push(Effect::AppendTranscript { messages, forgotten });
         }
         self.announce_end(stop_reason, error.as_ref());
         self.record(Fact::Finished { stop_reason, output, error: error.map(|error| error.details()) });

@@ -22,6 +22,8 @@ pub struct State {
     pub(super) transcript: Vec<Arc<Message>>,
     /// Where in the transcript this run's own turn begins.
     pub(super) turn: usize,
+    /// How many of the messages before it the session gave.
+    history: usize,
     /// What is left out of the conversation, by its place in the transcript.
     left_out: BTreeSet<usize>,
     /// The targets that said what another than the first one said, by its place in the transcript.
@@ -162,6 +164,7 @@ impl State {
                 self.acquiring = None;
                 self.transcript.splice(self.turn..self.turn, history.iter().cloned());
                 self.turn += history.len();
+                self.history = history.len();
             }
             Fact::TargetBenched { target, until } => self.bench(*target, *until),
             Fact::CallOpened { step, allowances, target, step_timeout_ms } => {
@@ -205,6 +208,19 @@ impl State {
                     call.step_timer = None;
                     call.attempts.push(attempt(call, failure, verdict));
                     call.last = Some((Arc::new((**failure).clone()), verdict.clone()));
+                    call.waiting = Waiting::Nothing;
+                }
+            }
+            Fact::AttemptRefused { effect: _, error: _ } => {
+                if let Some(call) = &mut self.call {
+                    if let Waiting::Reply { since, .. } = call.waiting {
+                        call.ledger.spend_time(record.at.saturating_sub(since));
+                    }
+                    call.ledger.take_back(call.layer);
+                    if call.ledger.attempts() > 0 {
+                        self.usage.llm_retry_count = self.usage.llm_retry_count.saturating_sub(1);
+                    }
+                    call.step_timer = None;
                     call.waiting = Waiting::Nothing;
                 }
             }
@@ -309,6 +325,12 @@ impl State {
     /// The conversation without what is left out of it, each message with its place.
     pub(super) fn conversation(&self) -> impl Iterator<Item = (usize, &Arc<Message>)> {
         self.transcript.iter().enumerate().filter(|(place, _)| !self.left_out.contains(place))
+    }
+
+    /// How many of the oldest messages of the session's conversation are left out.
+    pub(super) fn forgotten(&self) -> usize {
+        let begins = self.turn.saturating_sub(self.history);
+        (begins..self.turn).take_while(|place| self.left_out.contains(place)).count()
     }
 
     /// The target that said what is at a place. What was there before this run counts as the first one's.

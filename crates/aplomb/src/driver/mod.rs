@@ -21,7 +21,6 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use secrecy::ExposeSecret;
 use serde_json::Value;
-use tokio::sync::OwnedMutexGuard;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use benches::Benches;
@@ -29,7 +28,7 @@ pub(crate) use publish::{Publisher, SharedPublisher};
 
 use crate::credential::{Credential, RunCredentials};
 use crate::host::RunClock;
-use crate::memory::Sessions;
+use crate::memory::{Held, Sessions};
 use crate::request::Cancellation;
 use crate::tools::{ToolContext, Toolbox};
 
@@ -54,7 +53,7 @@ pub(crate) struct Driver {
 const TOGETHER_MS: u64 = 20;
 
 /// The session, while it is the run's.
-type Session = Arc<Mutex<Option<OwnedMutexGuard<()>>>>;
+type Session = Arc<Mutex<Option<Held>>>;
 
 /// The effects that take time, each with the way to let go of it.
 #[derive(Default)]
@@ -120,8 +119,8 @@ impl Driver {
             Effect::AcquireSession { effect } => {
                 in_flight.begin(effect, self.acquire_session(effect, identity, in_flight.session.clone()));
             }
-            Effect::AppendTranscript { messages } => {
-                self.keep(identity, &messages);
+            Effect::AppendTranscript { messages, forgotten } => {
+                self.keep(identity, &messages, forgotten);
             }
             Effect::CallModel { effect, target, messages, tools, announce_restart, .. } => {
                 let call =
@@ -204,7 +203,7 @@ impl Driver {
             let too_late = clock.sleep_until(clock.at().saturating_add(lock_timeout_ms), false);
             tokio::select! {
                 biased;
-                locked = sessions.lock(&session_id).lock_owned() => *lock(&session) = Some(locked),
+                held = sessions.hold(&session_id) => *lock(&session) = Some(held),
                 () = too_late => {
                     let message = format!("another run held the session for {lock_timeout_ms} ms");
                     let error = Error::new(codes::SESSION_ERROR, message)
@@ -212,7 +211,9 @@ impl Driver {
                     return Input::SessionRefused { effect, error };
                 }
             }
-            let recalled = AssertUnwindSafe(sessions.memory.recall(&session_id)).catch_unwind().await;
+            // The call itself may panic, before there is a future.
+            let recall = async { sessions.memory.recall(&session_id).await };
+            let recalled = AssertUnwindSafe(recall).catch_unwind().await;
             match recalled.unwrap_or_else(|panic| Err(panicked(&*panic))) {
                 Ok(history) => Input::SessionAcquired { effect, history },
                 Err(error) => {
@@ -226,10 +227,15 @@ impl Driver {
         }
     }
 
-    /// Hands the memory what the run has added to the conversation.
-    fn keep(&self, identity: &Identity, messages: &[Arc<Message>]) {
+    /// Hands the memory what the run has added to the conversation, and how much of it the model could not take.
+    fn keep(&self, identity: &Identity, messages: &[Arc<Message>], forgotten: usize) {
         let Some(sessions) = &self.sessions else { return };
-        let kept = AssertUnwindSafe(|| sessions.memory.keep(&identity.session_id, messages));
+        let kept = AssertUnwindSafe(|| {
+            if forgotten > 0 {
+                sessions.memory.forget_oldest(&identity.session_id, forgotten)?;
+            }
+            sessions.memory.keep(&identity.session_id, messages)
+        });
         if let Err(error) = std::panic::catch_unwind(kept).unwrap_or_else(|panic| Err(panicked(&*panic))) {
             tell_of_memory(&self.publisher, names::MEMORY_WRITEBACK_FAILED, identity, &error);
         }

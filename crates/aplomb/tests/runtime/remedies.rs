@@ -115,7 +115,58 @@ async fn a_session_that_has_grown_too_long_goes_on_without_its_oldest_turns() {
     assert_eq!(outcome.events_of(names::CONTEXT_COMPACTED).len(), 1);
 }
 
+/// A provider whose model takes requests of 5 000 bytes. A turn is a little over 2 000, so two of them fit and three do
+/// not; half of those three is one turn, and the next run begins with that one. Were the others remembered too, the
+/// conversation would have three windows by the end, and half of it would be too long as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_goes_past_twice_the_models_window_goes_on() {
+    const WINDOW: usize = 5_000;
+    let two_more = || [text("ok"), too_long(), text("ok")];
+    let lab = Setup::new(once([text("ok")].into_iter().chain((0..6).flat_map(|_| two_more()))))
+        .agent(|agent| agent["memory"] = json!({ "type": "buffer" }))
+        .start()
+        .await;
+    let long = "x".repeat(2_000);
+    for _ in 0..12 {
+        let run = lab.run(RunRequest::new("assistant", long.as_str()).session_id("s")).await;
+        assert_eq!(run.output.as_deref().unwrap(), "ok");
+        // The script answers as a model of that window would.
+        let sizes: Vec<_> = run.log.iter().map(|request| request.body.to_string().len()).collect();
+        let (answered, refused) = sizes.split_last().unwrap();
+        assert!(*answered < WINDOW && refused.iter().all(|size| *size > WINDOW), "{sizes:?}");
+    }
+}
+
 // ---- Another credential.
+
+/// One key for whatever is asked.
+struct TenantKey(&'static str);
+
+impl CredentialSource for TenantKey {
+    fn read(&self, _: CredentialRequest) -> BoxFuture<'_, Result<Credential, Error>> {
+        Box::pin(std::future::ready(Ok(Credential::new(self.0))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_tenants_account_has_used_up_moves_nobody_else_to_another_model() {
+    let (server, llm) = other(always(text("fallback"))).await;
+    let throttled = || http(429, json!({ "retry-after": "90" }), Value::Null);
+    let script = once([throttled(), text("first"), throttled(), text("first")]);
+    let lab = Setup::new(script)
+        .agent(no_retries)
+        .agent(move |agent| agent["llm"]["fallbacks"] = json!([llm]))
+        .start()
+        .await;
+    let tenant = |key| hi().credential(TenantKey(key));
+    assert_eq!(lab.run(tenant("canary-a")).await.output.unwrap(), "fallback");
+    assert_eq!(lab.run(tenant("canary-b")).await.output.unwrap(), "first");
+    // The agent's own account is another one, too, and what it has used up is known to its own runs alone.
+    assert_eq!(lab.run(hi()).await.output.unwrap(), "fallback");
+    assert_eq!(lab.run(tenant("canary-a")).await.output.unwrap(), "first");
+    assert_eq!(lab.run(hi()).await.output.unwrap(), "fallback");
+    assert_eq!((lab.requests(), server.request_count()), (4, 3));
+}
 
 /// Gives these, one after the other, and then the last one for ever.
 #[derive(Clone)]

@@ -1,14 +1,15 @@
 //! What a session remembers, and how runs end that do not end by themselves: by a deadline, by a cancellation.
-use std::sync::Mutex;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::*;
 use aplomb::event::names;
 use aplomb::host::SystemHost;
-use aplomb::{Cancellation, Error, RunRequest, StopReason, codes};
+use aplomb::plugins::{NoConfig, Registry};
+use aplomb::{Cancellation, Error, Memory, Message, RunRequest, StopReason, codes};
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
 // ---- Memory.
@@ -149,6 +150,53 @@ async fn a_run_that_waits_for_its_session_can_time_out_and_be_cancelled_and_send
         Some("ok")
     );
     assert_eq!(said(&lab.server.requests()[0]), pairs(&[("user", "four")]));
+}
+
+/// Panics at whatever it is asked: at once, or when the answer is awaited.
+#[derive(Clone, Copy)]
+struct Panicking {
+    at_once: bool,
+}
+
+fn burnt<T>() -> T {
+    panic!("the notes are burnt")
+}
+
+impl Memory for Panicking {
+    fn recall<'a>(&'a self, _session_id: &'a str) -> BoxFuture<'a, Result<Vec<Arc<Message>>, Error>> {
+        if self.at_once { burnt() } else { Box::pin(async { burnt() }) }
+    }
+
+    fn keep(&self, _session_id: &str, _messages: &[Arc<Message>]) -> Result<(), Error> {
+        burnt()
+    }
+
+    fn forget(&self, _session_id: &str) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_that_panics_is_a_memory_that_fails() {
+    for at_once in [true, false] {
+        for on_error in ["continue", "fail"] {
+            let lab = Setup::new(always(text("ok")))
+                .agent(move |agent| agent["memory"] = json!({ "impl": "burnt", "on_error": on_error }))
+                .build(move |builder| {
+                    let memory = move |_: NoConfig| Ok(Panicking { at_once });
+                    builder.plugins(Registry::new().memory("burnt", memory))
+                })
+                .start()
+                .await;
+            let outcome = lab.run(turn("s", "one")).await;
+            assert!(lab.events.has(names::MEMORY_INJECT_FAILED));
+            if on_error == "continue" {
+                outcome.gives("ok", NO_RETRY);
+                assert!(lab.events.has(names::MEMORY_WRITEBACK_FAILED));
+            } else {
+                assert_eq!((lab.requests(), outcome.error().code()), (0, codes::EXECUTION_ERROR));
+                assert!(outcome.error().message().contains("the notes are burnt"), "{}", outcome.error());
+            }
+        }
+    }
 }
 
 // ---- Deadlines.
