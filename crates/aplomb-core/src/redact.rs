@@ -16,6 +16,12 @@ pub const MARK: &str = "[redacted]";
 /// The names of fields whose values are credentials, unless the config says otherwise (`diagnostics.redact_keys`).
 pub const DEFAULT_KEYS: [&str; 5] = ["api_key", "token", "secret", "password", "authorization"];
 
+/// Whether a field of that name holds a credential by default, however the name is written.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = normal(name);
+    DEFAULT_KEYS.iter().any(|key| normal(key) == name)
+}
+
 /// Text with every credential that can be told by its form replaced by [`MARK`]: keys with a known prefix (OpenAI,
 /// Anthropic, Google, AWS, GitHub, Groq, xAI, Hugging Face), bearer and basic credentials, JSON web tokens, the user
 /// part of a URL, and a URL's query, where some providers take their key.

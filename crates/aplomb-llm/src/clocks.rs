@@ -87,6 +87,11 @@ impl Clocks {
         let _did_not_come = timeout_at(Instant::now() + END_GRACE, end).await;
     }
 
+    /// Since the attempt's start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Since the attempt's start, in ms.
     pub(crate) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)

@@ -12,6 +12,7 @@
 //! Knows nothing of runs, retries, tools or sessions: an attempt that failed is reported, never repeated.
 
 mod clocks;
+mod credentials;
 pub mod mock;
 pub mod provider;
 pub mod sse;

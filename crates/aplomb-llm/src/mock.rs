@@ -8,12 +8,12 @@ use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::{TransportFault, TransportKind};
 use aplomb_faultlab::script::{self, Answer, End, Engine, Part, Plan, Script};
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, pending};
+use futures_util::future::pending;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::clocks::{pause, wall_ms};
-use crate::transport::{Body, Request, Response, Transport};
+use crate::transport::{Body, Pool, Request, Response, Sent, Transport};
 
 /// Plays a script. Every run goes through it from the beginning.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl MockTransport {
 }
 
 impl Transport for MockTransport {
-    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
-        Box::pin(async move {
+    fn send(&self, request: Request) -> Sent<'_> {
+        let response = Box::pin(async move {
             let asked = script::Request::new(request.path.into_owned(), request.body)
                 .at(Duration::from_millis(wall_ms()));
             let Plan { delay, answer, .. } = self.engine.plan(&request.run_id, &asked);
@@ -52,7 +52,8 @@ impl Transport for MockTransport {
                 Answer::Silence => pending().await,
                 Answer::Response(response) => Ok(play(response)),
             }
-        })
+        });
+        Sent { pool: Pool::default(), response }
     }
 }
 

@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aplomb_core::Error;
 use aplomb_core::error::codes;
 use aplomb_core::failure::{Anomaly, Failure, Phase, TransportFault, TransportKind};
-use aplomb_core::message::{Block, Delta, ImageSource, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::message::{Block, CallIds, Delta, ImageSource, Message, Reply, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 use crate::clocks::{Clocks, Timeouts, wall_ms};
+use crate::credentials;
 use crate::mock::MockTransport;
-use crate::transport::{Body, HttpTransport, Request, Response, Target, Transport};
+use crate::transport::{Body, HttpTransport, Pool, Request, Response, Target, Transport};
 use crate::usage;
 use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Wire};
 
@@ -69,6 +72,8 @@ pub struct ModelConfig {
     pub query: Vec<(String, String)>,
     /// How the vendor differs from the protocol.
     pub quirks: Quirks,
+    /// Which ids of calls it takes back.
+    pub call_ids: CallIds,
     /// How long things may take.
     pub timeouts: Timeouts,
 }
@@ -113,6 +118,7 @@ impl ModelConfig {
             extra_body: Map::new(),
             query: Vec::new(),
             quirks: Quirks::default(),
+            call_ids: wire.call_ids(),
             timeouts: Timeouts::default(),
         }
     }
@@ -267,9 +273,15 @@ impl Model {
             wire: self.config.wire,
             quirks: self.config.quirks,
             clocks: Clocks::start(&self.config.timeouts),
+            connects_within: match self.config.endpoint {
+                Endpoint::Http { .. } => self.config.timeouts.connect,
+                Endpoint::Mock(_) => Duration::ZERO,
+            },
             sink,
             usage: None,
             arrived: 0,
+            connected: false,
+            pool: None,
             delivered: false,
             first_delta_ms: None,
         };
@@ -287,11 +299,19 @@ impl Model {
         match outcome {
             Ok(reply) => Ok(Answer { reply, first_delta_ms: attempt.first_delta_ms }),
             Err(failure) => {
-                if failure.transport.is_some() {
-                    self.transport.distrust_connections();
+                if let (Some(fault), Some(pool)) = (&failure.transport, attempt.pool)
+                    && spoils_connections(fault.kind)
+                {
+                    self.transport.distrust(pool);
                 }
                 Err(AttemptFailed {
-                    usage: usage::of_failed(&failure, attempt.usage, sent, attempt.arrived),
+                    usage: usage::of_failed(
+                        &failure,
+                        attempt.usage,
+                        sent,
+                        attempt.arrived,
+                        attempt.connected,
+                    ),
                     failure: Box::new(self.completed(*failure, api_key)),
                     delivered: attempt.delivered,
                 })
@@ -305,16 +325,10 @@ impl Model {
             Endpoint::Http { api_key, extra_headers, .. } => (api_key.as_ref(), Some(extra_headers)),
             Endpoint::Mock(_) => (None, None),
         };
-        let headers = headers.into_iter().flatten().filter(|(name, _)| !is_public(name));
+        let headers = headers.into_iter().flatten().filter(|(name, _)| !credentials::is_public(name));
         let values =
             key.into_iter().chain(headers.map(|(_, value)| value)).map(|secret| secret.expose_secret());
-        // A value is a secret as a whole; so are what follows its scheme, and the values in it ("session=…; csrf=…").
-        values.flat_map(|value| {
-            let after_scheme =
-                ["Bearer ", "Basic ", "Token "].iter().find_map(|scheme| value.strip_prefix(scheme));
-            let pairs = value.split([';', ',', ' ']).filter_map(|pair| Some(pair.split_once('=')?.1));
-            [value].into_iter().chain(after_scheme).chain(pairs)
-        })
+        values.flat_map(credentials::of_header).chain(credentials::of_fields(&self.config.extra_body))
     }
 
     /// The failure with whose it is, and without the secrets that were sent, which some providers repeat.
@@ -329,20 +343,21 @@ impl Model {
     }
 }
 
-/// Headers that say who asks or what for, and are no secrets.
-fn is_public(name: &str) -> bool {
-    const NAMES: [&str; 8] = [
-        "accept",
-        "content-type",
-        "user-agent",
-        "referer",
-        "http-referer",
-        "x-title",
-        "openai-organization",
-        "openai-project",
-    ];
-    let name = name.to_ascii_lowercase();
-    NAMES.contains(&name.as_str()) || name.starts_with("anthropic-")
+/// Whether a connection with that fault may be dead or silent, and others of its pool with it. A stream that the peer gave
+/// up says nothing about its connection; the other kinds here are of connections that never were.
+fn spoils_connections(kind: TransportKind) -> bool {
+    !matches!(
+        kind,
+        TransportKind::StreamReset
+            | TransportKind::Request
+            | TransportKind::Dns
+            | TransportKind::Refused
+            | TransportKind::Certificate
+            | TransportKind::Tls
+            | TransportKind::TlsInterrupted
+            | TransportKind::Connect
+            | TransportKind::ConnectTimeout
+    )
 }
 
 /// An attempt under way.
@@ -350,6 +365,12 @@ struct Attempt<'a> {
     wire: Wire,
     quirks: Quirks,
     clocks: Clocks,
+    /// How long it can take at most to get a connection.
+    connects_within: Duration,
+    /// The pool that the connection is from.
+    pool: Option<Pool>,
+    /// Whether there was a connection when a clock ran out. The client below does not say; the time says it.
+    connected: bool,
     sink: Option<DeltaSink<'a>>,
     /// What the provider says that was used.
     usage: Option<TokenUsage>,
@@ -362,9 +383,14 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     async fn make(&mut self, transport: &dyn Transport, request: Request) -> Result<Reply, Box<Failure>> {
         let streamed = request.stream;
-        let response = match self.clocks.wait(transport.send(request)).await {
-            Ok(sent) => sent.map_err(|fault| broken(Phase::Connect, &fault))?,
-            Err(limit) => return Err(timed_out(Phase::Connect, limit)),
+        let sent = transport.send(request);
+        self.pool = Some(sent.pool);
+        let response = match self.clocks.wait(sent.response).await {
+            Ok(response) => response.map_err(|fault| broken(Phase::Connect, &fault))?,
+            Err(limit) => {
+                self.connected = self.clocks.elapsed() > self.connects_within;
+                return Err(timed_out(Phase::Connect, limit));
+            }
         };
         let received_at_ms = wall_ms();
         let Response { status, headers, body } = response;
@@ -384,8 +410,8 @@ impl Attempt<'_> {
             Some(true) => self.read_stream(body).await,
             // Where a stream was asked for, some servers give it without saying so.
             None if streamed => match peek(&self.clocks, body).await {
-                Ok((begins_like_events, body)) if begins_like_events => self.read_stream(body).await,
-                Ok((_, body)) => self.read_whole(body).await,
+                Ok((true, body)) => self.read_stream(body).await,
+                Ok((false, body)) => self.read_whole(body).await,
                 Err(failure) => Err(failure),
             },
             _ => self.read_whole(body).await,
@@ -402,6 +428,10 @@ impl Attempt<'_> {
         }
         let (reply, usage) = self.wire.decode_body(&body);
         self.usage = usage;
+        // Of a whole body the provider's own count is the last word.
+        if usage.is_none() {
+            self.arrived = body.len() as u64;
+        }
         let reply = reply?;
         for delta in Delta::of_whole(&reply.message) {
             self.deliver(&delta);
@@ -469,16 +499,36 @@ fn image_bytes(messages: &[Arc<Message>]) -> u64 {
     sizes.sum()
 }
 
-/// Looks at the beginning of a body, and gives the body whole.
-async fn peek(clocks: &Clocks, mut body: Body) -> Result<(bool, Body), Box<Failure>> {
-    let first = match clocks.wait(body.next()).await {
-        Ok(Some(Ok(bytes))) => bytes,
-        Ok(Some(Err(fault))) => return Err(broken(Phase::Body, &fault)),
-        Ok(None) => return Ok((false, body)),
-        Err(limit) => return Err(timed_out(Phase::Body, limit)),
+/// Looks at the beginning of a body, however it is cut, and gives whether it is a stream, and the body whole.
+async fn peek(clocks: &Clocks, body: Body) -> Result<(bool, Body), Box<Failure>> {
+    let mut body = body.fuse();
+    let mut beginning = Vec::new();
+    let is_stream = loop {
+        match begins_stream(&beginning) {
+            Some(is_stream) => break is_stream,
+            None if beginning.len() > ANSWER_LIMIT => break false,
+            None => {}
+        }
+        match clocks.wait(body.next()).await {
+            Ok(Some(Ok(bytes))) => beginning.extend_from_slice(&bytes),
+            Ok(None) => break false,
+            Ok(Some(Err(fault))) => return Err(broken(Phase::Body, &fault)),
+            Err(limit) => return Err(timed_out(Phase::Body, limit)),
+        }
     };
-    let begins_like_events = [&b"data:"[..], b"event:", b":"].iter().any(|field| first.starts_with(field));
-    Ok((begins_like_events, stream::iter([Ok(first)]).chain(body).boxed()))
+    Ok((is_stream, stream::iter([Ok(Bytes::from(beginning))]).chain(body).boxed()))
+}
+
+/// Whether what begins so is a stream of events; `None` while that is open. JSON and HTML are told by their first
+/// character, and everything else may be an event's field or comment.
+fn begins_stream(beginning: &[u8]) -> Option<bool> {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    if MARK.starts_with(beginning) {
+        return None;
+    }
+    let text = beginning.strip_prefix(MARK).unwrap_or(beginning);
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    Some(!matches!(first, b'{' | b'[' | b'<'))
 }
 
 /// As much of a body as comes, at most `limit` bytes, and what went wrong with the rest.

@@ -4,7 +4,7 @@ use aplomb_core::failure::{Anomaly, Failure, Phase, TransportKind};
 use aplomb_core::message::TokenUsage;
 
 /// What a failed attempt used, where it used anything: `said` by the provider, or estimated from the bytes that were sent
-/// and those of the answer that arrived.
+/// and those of the answer that arrived. `connected` says that there was a connection for certain.
 ///
 /// Some providers say at an answer's beginning what its input is, and then break off: what arrived since is added.
 pub(crate) fn of_failed(
@@ -12,6 +12,7 @@ pub(crate) fn of_failed(
     said: Option<TokenUsage>,
     sent: u64,
     arrived: u64,
+    connected: bool,
 ) -> Option<TokenUsage> {
     let estimate = TokenUsage::estimate(sent, arrived);
     match said {
@@ -20,13 +21,13 @@ pub(crate) fn of_failed(
             (said.output, said.estimated) = (estimate.output, true);
             Some(said)
         }
-        None => had_begun(failure, arrived).then_some(estimate),
+        None => had_begun(failure, arrived, connected).then_some(estimate),
     }
 }
 
 /// Whether the provider had taken up the work: an answer had begun, or was awaited until a clock of ours ran out. A request
-/// that is refused, or that never arrives, uses nothing.
-fn had_begun(failure: &Failure, arrived: u64) -> bool {
+/// that is refused, or that never arrives, uses nothing; of one that may have got stuck on its way nothing is claimed.
+fn had_begun(failure: &Failure, arrived: u64, connected: bool) -> bool {
     let clock = failure.transport.as_ref().map(|fault| fault.kind);
     let waited_for = matches!(
         clock,
@@ -37,8 +38,13 @@ fn had_begun(failure: &Failure, arrived: u64) -> bool {
         failure.anomaly,
         Some(Anomaly::Error | Anomaly::MalformedBody | Anomaly::MalformedEvent | Anomaly::TooLarge)
     );
-    let began = matches!(failure.phase, Phase::Body | Phase::MidStream) && (arrived > 0 || !is_no_answer);
-    began || waited_for
+    let began = match failure.phase {
+        Phase::MidStream => arrived > 0 || !is_no_answer,
+        // However much of such a body there is.
+        Phase::Body => !matches!(failure.anomaly, Some(Anomaly::Error | Anomaly::MalformedBody)),
+        _ => false,
+    };
+    began || (waited_for && connected)
 }
 
 /// Whether the answer came to no end of its own, so that its last count may be an early one.

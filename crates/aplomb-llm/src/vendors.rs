@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use aplomb_core::error::{Error, codes};
+use aplomb_core::message::CallIds;
 use secrecy::SecretString;
 
 use crate::provider::{Endpoint, ModelConfig};
@@ -32,6 +33,8 @@ pub struct Vendor {
     pub reasoning_models: &'static [&'static str],
     /// How it differs from the protocol.
     pub quirks: Quirks,
+    /// Which ids of calls it takes back.
+    pub call_ids: CallIds,
     /// Where its documentation says all this.
     pub docs: &'static str,
 }
@@ -91,6 +94,7 @@ const COMPATIBLE: Vendor = Vendor {
     hottest: 2.0,
     reasoning_models: &[],
     quirks: Quirks::NONE,
+    call_ids: Wire::OpenaiChat.call_ids(),
     docs: "https://platform.openai.com/docs/api-reference/chat",
 };
 
@@ -118,6 +122,7 @@ pub const ALL: &[Vendor] = &[
         key_variable: Some("ANTHROPIC_API_KEY"),
         needs_key: true,
         hottest: 1.0,
+        call_ids: Wire::Anthropic.call_ids(),
         docs: "https://platform.claude.com/docs/en/api/messages",
         ..COMPATIBLE
     },
@@ -166,6 +171,8 @@ pub const ALL: &[Vendor] = &[
         needs_key: true,
         // It refuses fields that it does not know, and gives its usage unasked (avante.nvim#2347, eca#231 on GitHub).
         quirks: Quirks { usage_comes_unasked: true, ..MAX_TOKENS },
+        // Its refusal of others: "must be a-z, A-Z, 0-9, with a length of 9".
+        call_ids: CallIds::NineAlphanumerics,
         docs: "https://docs.mistral.ai/api",
         ..COMPATIBLE
     },
@@ -253,6 +260,7 @@ impl Vendor {
         config.query = query;
         config.reasons = reasons;
         config.quirks = self.quirks;
+        config.call_ids = self.call_ids;
         Ok(config)
     }
 

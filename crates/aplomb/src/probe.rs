@@ -51,7 +51,7 @@ pub async fn probe(agent: &AgentConfig, host: &impl Host) -> Result<Probe, Error
     let request = model.request(question, false);
     let request = request.map_err(|error| Error::foreign(codes::CONFIG_ERROR, error))?;
     let asked = async {
-        let response = transport.send(request).await.map_err(|fault| {
+        let response = transport.send(request).response.await.map_err(|fault| {
             let failure = Failure::transport(Phase::Connect, fault.kind, &fault.text);
             (failure, None)
         })?;

@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::{TransportFault, TransportKind};
-use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Request, Response, Transport, fault};
+use super::{Pool, Request, Response, Sent, Transport, fault};
 
 /// Where requests go, and what goes with each of them.
 #[derive(Debug)]
@@ -55,9 +54,10 @@ pub struct HttpTransport {
 ///
 /// An HTTP/1.1 connection that failed, or whose exchange was given up, leaves the pool by itself. One of HTTP/2 stays:
 /// its other streams may be well. But a connection that has gone silent, as behind a router that forgot it, would take
-/// every retry down with it. So after a fault the next request has a new pool.
+/// every retry down with it. So after a fault that may be of that kind the next request has a new pool, unless another
+/// request's fault has brought it already.
 struct Connections {
-    client: RwLock<reqwest::Client>,
+    current: RwLock<(Pool, reqwest::Client)>,
     tls: rustls::ClientConfig,
     connect_timeout: Duration,
     /// Whether the server speaks HTTP/2, or may.
@@ -121,22 +121,25 @@ impl Connections {
         connect_timeout: Duration,
         https: bool,
     ) -> reqwest::Result<Connections> {
-        let client = RwLock::new(client(tls.clone(), connect_timeout)?);
-        Ok(Connections { client, tls, connect_timeout, multiplexed: AtomicBool::new(https) })
+        let current = RwLock::new((Pool::default(), client(tls.clone(), connect_timeout)?));
+        Ok(Connections { current, tls, connect_timeout, multiplexed: AtomicBool::new(https) })
     }
 
-    fn client(&self) -> reqwest::Client {
-        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn current(&self) -> (Pool, reqwest::Client) {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Requests under way keep their connections.
-    fn renew(&self) {
+    /// Has another pool in the place of that one. Requests under way keep their connections.
+    fn renew(&self, pool: Pool) {
         if !self.multiplexed.load(Ordering::Relaxed) {
             return;
         }
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         // The same settings made a client before.
-        if let Ok(client) = client(self.tls.clone(), self.connect_timeout) {
-            *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        if current.0 == pool
+            && let Ok(client) = client(self.tls.clone(), self.connect_timeout)
+        {
+            *current = (Pool(pool.0.wrapping_add(1)), client);
         }
     }
 }
@@ -154,7 +157,8 @@ fn client(tls: rustls::ClientConfig, connect_timeout: Duration) -> reqwest::Resu
 }
 
 impl Transport for HttpTransport {
-    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
+    fn send(&self, request: Request) -> Sent<'_> {
+        let (pool, client) = self.connections.current();
         let accept = if request.stream { "text/event-stream" } else { "application/json" };
         let mut headers = self.headers.clone();
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
@@ -168,13 +172,14 @@ impl Transport for HttpTransport {
                 Ok(value) => headers.insert(name.clone(), value),
                 Err(error) => {
                     let (kind, text) = (TransportKind::Request, error.message().to_owned());
-                    return Box::pin(std::future::ready(Err(TransportFault { kind, text })));
+                    let refused = std::future::ready(Err(TransportFault { kind, text }));
+                    return Sent { pool, response: Box::pin(refused) };
                 }
             };
         }
         let url = self.url(&request.path);
-        let sent = self.connections.client().post(url).headers(headers).body(request.body).send();
-        Box::pin(async move {
+        let sent = client.post(url).headers(headers).body(request.body).send();
+        let response = Box::pin(async move {
             let response = sent.await.map_err(fault::of)?;
             let multiplexed = response.version() == http::Version::HTTP_2;
             self.connections.multiplexed.store(multiplexed, Ordering::Relaxed);
@@ -183,11 +188,12 @@ impl Transport for HttpTransport {
                 headers: response.headers().clone(),
                 body: response.bytes_stream().map_err(fault::of).boxed(),
             })
-        })
+        });
+        Sent { pool, response }
     }
 
-    fn distrust_connections(&self) {
-        self.connections.renew();
+    fn distrust(&self, pool: Pool) {
+        self.connections.renew(pool);
     }
 }
 
@@ -293,6 +299,18 @@ mod tests {
         ] {
             assert_eq!(transport(base, query).unwrap().url(path).as_str(), expected);
         }
+    }
+
+    #[test]
+    fn faults_of_one_pool_bring_one_new_pool() {
+        let tls = tls(false, None).unwrap();
+        let connections = Connections::new(tls, Duration::from_secs(1), true).unwrap();
+        let (first, _) = connections.current();
+        connections.renew(first);
+        let (second, _) = connections.current();
+        assert_ne!(second, first);
+        connections.renew(first);
+        assert_eq!(connections.current().0, second);
     }
 
     #[test]

@@ -46,8 +46,20 @@ pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, TransportFault>> + Send>
 /// What carries requests: the network, or a script.
 pub trait Transport: Send + Sync + 'static {
     /// Sends the request, once.
-    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>>;
+    fn send(&self, request: Request) -> Sent<'_>;
 
-    /// An attempt has failed below HTTP: the connection that it used is not used for another.
-    fn distrust_connections(&self) {}
+    /// A connection of that pool may be dead or silent: none of its connections is used for another request.
+    fn distrust(&self, _pool: Pool) {}
 }
+
+/// A request that is on its way once the response is awaited.
+pub struct Sent<'a> {
+    /// The pool that its connection is from.
+    pub pool: Pool,
+    /// What comes of it.
+    pub response: BoxFuture<'a, Result<Response, TransportFault>>,
+}
+
+/// One of the pools of connections that a transport has had, counted from 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pool(u64);

@@ -27,7 +27,8 @@ pub trait Protocol: Debug + Send {
     /// The end mark came.
     fn take_end_mark(&mut self) {}
 
-    /// Whether the answer is whole: only counts and marks may follow.
+    /// Whether the answer is known to be whole: only counts and marks may follow. What is not known to be whole can still
+    /// end well, if its stream does.
     fn is_terminal(&self) -> bool;
 
     /// Whether the stream has said that nothing follows.

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
-use aplomb_core::message::{FinishReason, Message, Reply, Role, StreamEvent, TokenUsage};
+use aplomb_core::message::{CallIds, FinishReason, Message, Reply, Role, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
 use serde_json::{Map, Value};
 
@@ -144,6 +144,16 @@ impl Wire {
         }
     }
 
+    /// Which ids of calls are taken back, unless the vendor says otherwise.
+    ///
+    /// Source: OpenAI's API reference (40 characters); Claude Platform Docs, "Messages" (`^[a-zA-Z0-9_-]+$`).
+    pub const fn call_ids(self) -> CallIds {
+        match self {
+            Wire::OpenaiChat | Wire::OpenaiResponses | Wire::Gemini => CallIds::AtMost(40),
+            Wire::Anthropic => CallIds::Words,
+        }
+    }
+
     /// The headers that every request has.
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -239,7 +249,8 @@ pub trait Decode: Send {
     /// If the stream brings an error or an event that is none of the protocol's.
     fn push(&mut self, bytes: &[u8], progress: &mut Vec<StreamEvent>) -> Result<(), Box<Failure>>;
 
-    /// Whether the answer is whole: only counts and marks may follow.
+    /// Whether the answer is known to be whole: only counts and marks may follow. What is not known to be whole can still
+    /// end well, if its stream does.
     fn is_terminal(&self) -> bool;
 
     /// Whether the stream has said that nothing follows.

@@ -2,13 +2,18 @@
 //! (<https://ai.google.dev/api/generate-content>); guides "Function calling", "Thinking" and "Thought signatures"
 //! (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Reason, classify};
 use aplomb_core::message::{Block, FinishReason, ImageSource, Message, Reply, Role, ToolCall, ToolResult};
 use aplomb_core::tool::ToolSpec;
+use aplomb_faultlab::script::Script;
+use aplomb_faultlab::server::FaultServer;
+use aplomb_llm::provider::Endpoint;
 use aplomb_llm::wire::gemini::{decode_body, path, request_body};
 use aplomb_llm::wire::{Parameters, Wire};
+use aplomb_llm::{Model, ModelConfig, ModelRequest};
 use serde_json::{Value, json};
 
 use crate::splits::streamed;
@@ -368,6 +373,67 @@ fn a_streamed_answer_is_put_together_in_the_order_of_its_parts() {
     let reply = stream(&everything()).unwrap();
     assert_eq!(reply, decoded(&chunk(&json!(parts()), Some("STOP"))).unwrap());
     assert_eq!(shown(&reply), everything_shown());
+}
+
+#[test]
+fn a_finish_reason_that_is_not_the_last_ends_nothing() {
+    let said = |text: &str, word| event(&chunk(&json!([{"text": text}]), word));
+    let ended = stream(&[said("one", Some("STOP")), said(" two", Some("STOP"))]).unwrap();
+    assert_eq!((ended.message.to_text().as_str(), ended.finish), ("one two", FinishReason::Stop));
+    let cut = stream(&[said("one", Some("STOP")), said(" two", None)]).unwrap_err();
+    assert_eq!(cut.anomaly, Some(Anomaly::NoTerminalEvent));
+    // What holds nothing of the answer takes nothing back.
+    assert!(
+        stream(&[said("one", Some("STOP")), said("", None), event(&json!({"usageMetadata": usage()}))])
+            .is_ok()
+    );
+}
+
+/// Who asks for a calculation, and another model that has made it.
+fn calculation_of_another_model() -> [Arc<Message>; 3] {
+    [
+        Message::text(Role::User, "go"),
+        Message { role: Role::Assistant, content: vec![call("call_1", "{}"), call("call_2", "{}")] },
+        Message {
+            role: Role::Tool,
+            content: vec![result("call_1", "one", false), result("call_2", "two", false)],
+        },
+    ]
+    .map(Arc::new)
+}
+
+#[tokio::test]
+async fn a_model_that_wants_signatures_takes_over_from_one_that_gave_none() {
+    let script = json!({"steps": [{"reply": {"message": {"text": "three"}}}], "at_end": "repeat_last"});
+    let server = FaultServer::start(Script::from_json(&script.to_string()).unwrap()).await.unwrap();
+    for name in ["gemini-3-pro-preview", "models/gemini-3.1-flash", "gemini-10-pro", "gemini-2.5-pro"] {
+        let endpoint = Endpoint::Http {
+            api_base: server.base_url(),
+            api_key: Some("key".into()),
+            extra_headers: BTreeMap::new(),
+            ca_file: None,
+        };
+        let model = Model::new(ModelConfig::new("gemini", name, Wire::Gemini, endpoint)).unwrap();
+        let messages = calculation_of_another_model();
+        let answer = model.ask(ModelRequest { run_id: "r", messages: &messages, tools: &[] }, None).await;
+        assert_eq!(answer.unwrap().reply.message.to_text(), "three", "{name}");
+    }
+}
+
+#[test]
+fn the_first_call_of_a_turn_alone_is_given_a_stand_in_for_a_signature() {
+    // "Thought signatures", "FAQs".
+    let parts = |model: &str| {
+        let parameters = Parameters { model, ..Parameters::default() };
+        let bytes = request_body(parameters, &calculation_of_another_model(), &[]).unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap();
+        body["contents"][1]["parts"].clone()
+    };
+    let unsigned = json!({"functionCall": {"name": "calc", "args": {}}});
+    let mut signed = unsigned.clone();
+    signed["thoughtSignature"] = json!("skip_thought_signature_validator");
+    assert_eq!(parts("gemini-3-pro-preview"), json!([signed, unsigned]));
+    assert_eq!(parts("gemini-2.5-pro"), json!([unsigned, unsigned]));
 }
 
 #[test]

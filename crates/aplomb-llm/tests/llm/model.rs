@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aplomb_core::failure::{BODY_LIMIT, Failure, Phase, TransportKind};
+use aplomb_core::failure::{Anomaly, BODY_LIMIT, Failure, Phase, TransportKind};
 use aplomb_core::message::{Block, Delta, ImageSource, Message, Role};
 use aplomb_faultlab::script::Script;
 use aplomb_llm::provider::Endpoint;
@@ -124,6 +124,123 @@ fn a_stream_is_known_under_another_name() {
     }});
     let model = model(json!([{ "reply": reply }]), |config| config.stream = StreamMode::Always);
     assert_eq!(ask(&model, None).unwrap().reply.message.to_text(), "ok");
+}
+
+/// A good answer whose head does not say what it is, `bytes` at a time.
+fn nameless(body: &str, bytes: usize) -> Model {
+    let reply = json!({"http": {"status": 200, "headers": {"content-type": "application/octet-stream"}, "body": body}});
+    let steps = json!([{"reply": reply, "fault": {"drip": {"bytes": bytes, "every_ms": 0}}}]);
+    model(steps, |config| config.stream = StreamMode::Always)
+}
+
+#[test]
+fn what_a_body_is_does_not_depend_on_where_the_network_cuts_it() {
+    let event = json!({"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]});
+    let whole = json!({"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]});
+    let mut bodies: Vec<_> =
+        ["", "\u{feff}", "\n\n", "\r\n", ": ping\n\n", "id: 1\n", "retry: 5\n", "event: message\n"]
+            .map(|before| format!("{before}data: {event}\n\ndata: [DONE]\n\n"))
+            .into();
+    bodies.extend(["", "\n ", "   \r\n\t"].map(|before| format!("{before}{whole}")));
+    for body in bodies {
+        for bytes in 1..=body.len() {
+            let answer = ask(&nameless(&body, bytes), None);
+            assert_eq!(answer.unwrap().reply.message.to_text(), "ok", "{body:?} by {bytes}");
+        }
+    }
+    for no_answer in ["<html>", "[1]", "", "  "] {
+        let failure = if no_answer.is_empty() {
+            let reply =
+                json!({"http": {"status": 200, "headers": {"content-type": "text/plain"}, "body": ""}});
+            failure(&model(json!([{ "reply": reply }]), |config| config.stream = StreamMode::Always))
+        } else {
+            failure(&nameless(no_answer, 1))
+        };
+        assert_eq!(failure.anomaly, Some(Anomaly::MalformedBody), "{no_answer:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_cut_between_two_of_its_finish_reasons_is_no_success() {
+    let chat = json!({"choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": "stop"}]});
+    let gemini = json!({"candidates": [
+        {"index": 0, "content": {"role": "model", "parts": [{"text": "word "}]}, "finishReason": "STOP"},
+    ]});
+    for (wire, event) in [(Wire::OpenaiChat, chat), (Wire::Gemini, gemini)] {
+        let body = format!("data: {event}\n\n").repeat(8);
+        let reply =
+            json!({"http": {"status": 200, "headers": {"content-type": "text/event-stream"}, "body": body}});
+        let asked = |fault: Value| {
+            let steps = json!([{"reply": reply, "fault": fault}]);
+            ask(
+                &model(steps, |config| {
+                    config.wire = wire;
+                    config.timeouts.idle = Duration::from_millis(50);
+                }),
+                None,
+            )
+        };
+        // Half of it comes: four words, each with a finish reason.
+        for (fault, kind) in [
+            (json!({"cut": {"after_events": 0, "by": "reset"}}), TransportKind::Reset),
+            (json!({"stall": {"after_events": 0}}), TransportKind::IdleTimeout),
+        ] {
+            let failure = asked(fault).unwrap_err().failure;
+            assert_eq!(
+                (failure.phase, failure.transport.unwrap().kind),
+                (Phase::MidStream, kind),
+                "{wire:?}"
+            );
+        }
+        let whole = asked(json!({"drip": {"bytes": 7, "every_ms": 0}})).unwrap();
+        assert_eq!(whole.reply.message.to_text(), "word ".repeat(8), "{wire:?}");
+    }
+}
+
+#[test]
+fn credentials_are_found_behind_any_scheme_and_below_secret_names() {
+    let secret = |text: &str| text.to_owned().into();
+    let endpoint = Endpoint::Http {
+        api_base: "http://host/v1".to_owned(),
+        api_key: Some(secret("key-of-the-api")),
+        extra_headers: [
+            ("Authorization".to_owned(), secret("bearer lower-case-1")),
+            ("X-Gateway".to_owned(), secret("DPoP  scheme-of-its-own")),
+            ("Cookie".to_owned(), secret("session=cookie-1; csrf=cookie-2")),
+            ("Referer".to_owned(), secret("https://public")),
+        ]
+        .into(),
+        ca_file: None,
+    };
+    let mut config = ModelConfig::new("test", "m", Wire::OpenaiChat, endpoint);
+    let fields = json!({
+        "apiKey": "body-1", "n": 3, "user": "ada",
+        "connection": [{"Password": {"current": ["body-2", 5]}, "host": "public"}],
+    });
+    config.extra_body = fields.as_object().unwrap().clone();
+    let model = Model::new(config).unwrap();
+    let found: Vec<_> = model.credentials().collect();
+    for expected in
+        ["key-of-the-api", "lower-case-1", "scheme-of-its-own", "cookie-1", "cookie-2", "body-1", "body-2"]
+    {
+        assert!(found.contains(&expected), "{expected}");
+    }
+    for public in ["https://public", "public", "ada"] {
+        assert!(!found.contains(&public), "{public}");
+    }
+}
+
+#[test]
+fn of_a_whole_answer_that_is_none_and_says_no_counts_the_size_is_what_it_used() {
+    let body = json!({"choices": [{"message": {"content": "half"}, "finish_reason": null}]});
+    let size = body.to_string().len() as u64;
+    let usage = |body: &Value| {
+        let steps = json!([{"reply": {"http": {"status": 200, "body": body}}}]);
+        ask(&model(steps, |_| {}), None).unwrap_err().usage
+    };
+    let estimated = usage(&body).unwrap();
+    assert_eq!((estimated.output, estimated.estimated), (size.div_ceil(4), true));
+    assert_eq!(usage(&json!({"error": {"message": "no"}})), None);
 }
 
 #[test]

@@ -375,6 +375,35 @@ fn a_vendor_that_sends_no_done_has_ended_with_its_finish_reason() {
 }
 
 #[test]
+fn a_finish_reason_that_is_not_the_last_ends_nothing() {
+    let said = |text: &str, word: Value| {
+        event(&json!({"index": 0, "delta": {"content": text}, "finish_reason": word}))
+    };
+    let (one, two) = (said("one", json!("stop")), said(" two", json!("stop")));
+    let unfinished = said(" two", Value::Null);
+    for (parts, text) in [
+        (vec![&*one, &*two, DONE], Some("one two")),
+        (vec![&*one, &*two], Some("one two")),
+        (vec![&*one, &*unfinished, DONE], None),
+        (vec![&*one, &*unfinished], None),
+        // Nothing is in it.
+        (vec![&*one, &*said("", Value::Null)], Some("one")),
+    ] {
+        let reply = stream(&parts);
+        assert_eq!(reply.as_ref().ok().map(|reply| reply.message.to_text()).as_deref(), text, "{parts:?}");
+        if let Err(failure) = reply {
+            assert_eq!(failure.anomaly, Some(Anomaly::NoTerminalEvent));
+        }
+    }
+    // After such an answer a broken event may be a part of it.
+    assert!(stream(&[&one, "data: {\"choi\n\n", DONE]).is_ok());
+    assert_eq!(
+        stream(&[&one, &two, "data: {\"choi\n\n", DONE]).unwrap_err().anomaly,
+        Some(Anomaly::MalformedEvent)
+    );
+}
+
+#[test]
 fn an_error_in_a_stream_is_a_failure_wherever_it_comes() {
     let text = delta(&json!({"content": "half"}));
     let error = "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n";

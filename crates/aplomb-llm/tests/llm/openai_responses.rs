@@ -353,6 +353,76 @@ fn arguments_of_which_a_piece_was_lost_are_no_call() {
     assert_eq!(stream(&parts).unwrap_err().anomaly, Some(Anomaly::MalformedEvent));
 }
 
+fn arguments_done(index: u64, arguments: &str) -> String {
+    event(
+        &json!({"type": "response.function_call_arguments.done", "output_index": index, "arguments": arguments}),
+    )
+}
+
+#[test]
+fn a_call_of_which_events_were_lost_is_whole_or_none() {
+    let whole = "{\"path\": \"/tmp/x\"}";
+    let item = function_call("1", whole);
+    let named = || added(0, &function_call("1", ""));
+    let first = delta("function_call_arguments", 0, "{\"path\": ");
+    let second = delta("function_call_arguments", 0, "\"/tmp/x\"}");
+    let full = std::slice::from_ref(&item);
+    for (parts, is_call) in [
+        // The item's end is missing.
+        (vec![named(), arguments_done(0, whole), completed(full)], true),
+        (vec![named(), arguments_done(0, whole), completed(&[])], true),
+        (vec![named(), first.clone(), second.clone(), completed(full)], true),
+        (vec![named(), completed(full)], true),
+        (vec![named(), completed(&[])], false),
+        (vec![named(), first.clone(), second.clone(), completed(&[])], false),
+        // A piece is missing.
+        (vec![named(), first.clone(), arguments_done(0, whole), done(0, &item), completed(full)], false),
+        (vec![named(), first.clone(), completed(full)], false),
+        // Its name is missing.
+        (vec![first.clone(), second.clone(), done(0, &item), completed(full)], true),
+        (vec![first.clone(), second.clone(), arguments_done(0, whole), completed(full)], true),
+        (vec![first.clone(), second.clone(), completed(full)], true),
+        (vec![first.clone(), second.clone(), arguments_done(0, whole), completed(&[])], false),
+        // The item counts otherwise in the whole answer.
+        (
+            vec![
+                named(),
+                first.clone(),
+                second.clone(),
+                done(0, &item),
+                completed(&[reasoning(&json!("gAAAA")), item.clone()]),
+            ],
+            true,
+        ),
+    ] {
+        match stream(&parts) {
+            Ok(reply) => {
+                assert!(is_call, "{parts:?}");
+                let calls: Vec<_> = reply.message.tool_calls().cloned().map(Block::ToolCall).collect();
+                assert_eq!(calls, [call("call_1", whole)], "{parts:?}");
+                assert_eq!(reply.finish, FinishReason::ToolCalls);
+            }
+            Err(failure) => {
+                assert!(!is_call, "{parts:?}");
+                assert_eq!(failure.anomaly, Some(Anomaly::MalformedEvent), "{parts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_item_that_never_came_comes_with_the_end_and_text_that_came_is_not_shown_again() {
+    let text =
+        [added(0, &json!({"type": "message"})), delta("output_text", 0, "ok"), done(0, &message("ok"))];
+    let lost =
+        stream(&[&text[..], &[completed(&[message("ok"), function_call("1", "{}")])]].concat()).unwrap();
+    assert_eq!(shown(&lost), [text_block("ok"), call("call_1", "{}")]);
+    // The whole answer counts the reasoning, and the events did not.
+    let output = [reasoning(&json!("gAAAA")), message("ok"), function_call("1", "{}")];
+    let counted = stream(&[&text[..], &[completed(&output)]].concat()).unwrap();
+    assert_eq!(shown(&counted), [text_block("ok"), call("call_1", "{}")]);
+}
+
 #[test]
 fn every_beginning_of_a_stream_is_a_failure_unless_the_terminal_event_is_in_it() {
     let parts = everything();

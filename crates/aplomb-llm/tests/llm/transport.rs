@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aplomb_core::failure::{Failure, Phase, TransportKind};
 use aplomb_core::message::{Message, Role};
@@ -23,12 +24,23 @@ struct Lab {
 
 impl Lab {
     async fn new(server: Value, steps: Value, stream: StreamMode) -> Lab {
+        Lab::with(server, steps, stream, |_| {}).await
+    }
+
+    async fn with(
+        server: Value,
+        steps: Value,
+        stream: StreamMode,
+        change: impl FnOnce(&mut ModelConfig),
+    ) -> Lab {
         let script = json!({ "server": server, "steps": steps, "at_end": "repeat_last" });
         let server = FaultServer::start(Script::from_json(&script.to_string()).unwrap()).await.unwrap();
         let mut authority = NamedTempFile::new().unwrap();
         authority.write_all(server.ca_pem().as_bytes()).unwrap();
         let authority = server.base_url().starts_with("https").then_some(&authority);
-        let model = model(&server.base_url(), authority, stream);
+        let mut config = config(&server.base_url(), authority, stream);
+        change(&mut config);
+        let model = Model::new(config).unwrap();
         Lab { server, model }
     }
 
@@ -39,6 +51,10 @@ impl Lab {
 }
 
 fn model(api_base: &str, authority: Option<&NamedTempFile>, stream: StreamMode) -> Model {
+    Model::new(config(api_base, authority, stream)).unwrap()
+}
+
+fn config(api_base: &str, authority: Option<&NamedTempFile>, stream: StreamMode) -> ModelConfig {
     let endpoint = Endpoint::Http {
         api_base: api_base.to_owned(),
         api_key: None,
@@ -47,7 +63,7 @@ fn model(api_base: &str, authority: Option<&NamedTempFile>, stream: StreamMode) 
     };
     let mut config = ModelConfig::new("test", "m", Wire::OpenaiChat, endpoint);
     config.stream = stream;
-    Model::new(config).unwrap()
+    config
 }
 
 async fn ask(model: &Model) -> Result<Answer, AttemptFailed> {
@@ -156,15 +172,46 @@ async fn a_connection_that_is_given_up_at_once_is_lost_whichever_of_its_signs_co
 }
 
 #[tokio::test]
-async fn a_connection_that_failed_is_not_used_again_and_one_that_did_not_is() {
-    let stalled = json!({ "http2": { "reset_stream": { "code": "cancel" } } });
-    let steps = json!([answer(), answer(), spoilt(stalled), answer()]);
-    let lab = Lab::new(json!({ "tls": "good", "http": "2" }), steps, StreamMode::Never).await;
-    for _ in 0..2 {
+async fn a_connection_that_may_be_silent_is_not_used_again_and_one_that_gave_a_stream_up_is() {
+    let given_up = json!({ "http2": { "reset_stream": { "code": "cancel" } } });
+    for (fault, kind, connections) in [
+        (given_up, TransportKind::StreamReset, [0, 0, 0, 0]),
+        (json!("silence"), TransportKind::FirstByteTimeout, [0, 0, 0, 1]),
+    ] {
+        let steps = json!([answer(), answer(), spoilt(fault), answer()]);
+        let lab = Lab::with(json!({ "tls": "good", "http": "2" }), steps, StreamMode::Never, |config| {
+            config.timeouts.first_byte = Duration::from_secs(2);
+        })
+        .await;
+        for _ in 0..2 {
+            ask(&lab.model).await.unwrap();
+        }
+        assert_eq!(lab.fails().await.1, kind);
         ask(&lab.model).await.unwrap();
+        let used: Vec<_> = lab.server.requests().iter().map(|request| request.connection).collect();
+        assert_eq!(used, connections, "{kind:?}");
     }
-    assert_eq!(lab.fails().await.1, TransportKind::StreamReset);
-    ask(&lab.model).await.unwrap();
-    let connections: Vec<_> = lab.server.requests().iter().map(|request| request.connection).collect();
-    assert_eq!(connections, [0, 0, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_request_that_may_not_have_arrived_is_not_said_to_have_used_anything() {
+    // It waits for longer than a connection may take, or not.
+    let (short, long) = (Duration::from_millis(50), Duration::from_millis(1200));
+    for (connect, wait, is_billed) in
+        [(Duration::from_secs(10), short, false), (Duration::from_secs(1), long, true)]
+    {
+        for by_attempt in [false, true] {
+            let lab = Lab::with(json!({}), json!([spoilt(json!("silence"))]), StreamMode::Never, |config| {
+                config.timeouts.connect = connect;
+                if by_attempt {
+                    config.timeouts.attempt = Some(wait);
+                } else {
+                    config.timeouts.first_byte = wait;
+                }
+            })
+            .await;
+            let usage = ask(&lab.model).await.unwrap_err().usage;
+            assert_eq!(usage.is_some(), is_billed, "{connect:?} {by_attempt}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use aplomb_core::Error;
+use aplomb_core::message::CallIds;
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::vendors::{ALL, ApiStyle, Place, Wanted, find};
 use aplomb_llm::wire::Wire;
@@ -52,6 +53,17 @@ fn every_vendor_can_be_reached_and_says_where_that_is_documented() {
         assert!(Model::new(local).is_ok(), "{}", vendor.name);
     }
     assert!(find("nobody").is_none());
+}
+
+#[test]
+fn a_vendor_says_which_ids_of_calls_it_takes_back() {
+    for (vendor, expected) in [
+        ("openai", CallIds::AtMost(40)),
+        ("anthropic", CallIds::Words),
+        ("mistral", CallIds::NineAlphanumerics),
+    ] {
+        assert_eq!(model(vendor, "m", |_| {}).unwrap().call_ids, expected, "{vendor}");
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub fn request_body(
     serde_json::to_vec(&Body {
         system_instruction: standing_instructions(messages)
             .map(|text| Instruction { parts: [InstructionPart { text }] }),
-        contents: contents(messages),
+        contents: contents(messages, must_be_signed(parameters.model)),
         tools,
         generation_config: GenerationConfig {
             temperature: parameters.temperature.filter(|_| !parameters.reasons),
@@ -152,7 +152,7 @@ impl GenerationConfig {
 
 /// The turns of user and model. All results of a turn's calls are one turn, since the provider counts them against the
 /// calls.
-fn contents(messages: &[Arc<Message>]) -> Vec<Content<'_>> {
+fn contents(messages: &[Arc<Message>], must_be_signed: bool) -> Vec<Content<'_>> {
     let mut contents = Vec::<(Role, Content<'_>)>::new();
     // The provider's ids of the calls that it named, by ours.
     let mut ids = BTreeMap::new();
@@ -168,7 +168,35 @@ fn contents(messages: &[Arc<Message>]) -> Vec<Content<'_>> {
             _ => contents.push((message.role, Content { role, parts })),
         }
     }
-    contents.into_iter().map(|(_, content)| content).collect()
+    let mut contents: Vec<_> = contents.into_iter().map(|(_, content)| content).collect();
+    if must_be_signed {
+        contents.iter_mut().for_each(Content::sign);
+    }
+    contents
+}
+
+/// Stands for the signature of a call that this model did not make.
+///
+/// Source: guide "Thought signatures", "FAQs" (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+const UNSIGNED: &str = "skip_thought_signature_validator";
+
+/// Whether the model refuses a turn whose first call has no signature, as those of the third generation and later do.
+///
+/// Source: the same guide, "Function calling".
+fn must_be_signed(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let generation = name.strip_prefix("gemini-").and_then(|rest| rest.split(['.', '-']).next());
+    generation.and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number >= 3)
+}
+
+impl Content<'_> {
+    /// The first call of a turn is signed; those beside it need not be.
+    fn sign(&mut self) {
+        let first = self.parts.iter_mut().find(|part| matches!(part.data, Holds::FunctionCall { .. }));
+        if let Some(part) = first {
+            part.thought_signature.get_or_insert_with(|| UNSIGNED.to_owned());
+        }
+    }
 }
 
 /// What the user and the tools told the model.

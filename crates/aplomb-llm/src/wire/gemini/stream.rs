@@ -19,7 +19,11 @@ pub struct Generation {
     last: Last,
     /// Whether there was an answer, however little of it.
     began: bool,
+    /// A finish reason came, and nothing of the answer since.
     ended: bool,
+    /// Something of the answer followed a finish reason. Versions of the API, and gateways, have sent one with every
+    /// event: none of them proves that it is the last.
+    went_on: bool,
     done: bool,
 }
 
@@ -56,7 +60,7 @@ impl Protocol for Generation {
     }
 
     fn is_terminal(&self) -> bool {
-        self.ended
+        self.ended && !self.went_on
     }
 
     fn is_done(&self) -> bool {
@@ -87,8 +91,12 @@ impl Generation {
         let candidates = chunk.candidates.unwrap_or_default();
         for candidate in candidates.into_iter().filter(|candidate| candidate.index == 0) {
             self.began = true;
+            let before = progress.len();
             for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
                 self.add_part(part, progress);
+            }
+            if progress.iter().skip(before).any(|event| matches!(event, StreamEvent::Delta(_))) {
+                self.went_on |= std::mem::take(&mut self.ended);
             }
             if let Some(word) = candidate.finish_reason.filter(|word| !word.is_empty()) {
                 self.ended = true;

@@ -22,6 +22,9 @@ pub type Decoder = wire::Decoder<Chat>;
 pub struct Chat {
     /// The choices that began, and whether each has ended.
     choices: BTreeMap<u64, bool>,
+    /// Something of the answer followed its finish reason. Gateways have sent one with every event: none of them proves
+    /// that it is the last.
+    went_on: bool,
     /// The tool calls, in the order that they began.
     calls: Vec<Slot>,
     refusal: bool,
@@ -56,7 +59,7 @@ impl Protocol for Chat {
     }
 
     fn is_terminal(&self) -> bool {
-        !self.choices.is_empty() && self.choices.values().all(|ended| *ended)
+        self.has_ended() && !self.went_on
     }
 
     fn is_done(&self) -> bool {
@@ -64,7 +67,7 @@ impl Protocol for Chat {
     }
 
     fn wrong_end(&self) -> Option<Anomaly> {
-        if !self.is_terminal() {
+        if !self.has_ended() {
             // `[DONE]` and not one choice: it ended regularly, with nothing.
             let empty = self.choices.is_empty() && self.done;
             return Some(if empty { Anomaly::Empty } else { Anomaly::NoTerminalEvent });
@@ -74,6 +77,11 @@ impl Protocol for Chat {
 }
 
 impl Chat {
+    /// Whether every choice has its finish reason.
+    fn has_ended(&self) -> bool {
+        !self.choices.is_empty() && self.choices.values().all(|ended| *ended)
+    }
+
     /// Which of the answer's calls a fragment belongs to. By the protocol its `index` says so, but some vendors leave it
     /// out, or give every call the same: a new id is a new call.
     fn slot_of(&mut self, index: Option<u64>, id: Option<&str>) -> u64 {
@@ -94,10 +102,9 @@ impl Chat {
 
     fn take_choice(&mut self, choice: Choice, progress: &mut Vec<StreamEvent>) {
         let finish = finish_reason(choice.finish_reason);
-        let ended = self.choices.entry(choice.index).or_default();
-        *ended |= finish.is_some();
         // One answer was asked for. A second choice counts for the end of the stream, and for nothing else.
         if choice.index != 0 {
+            *self.choices.entry(choice.index).or_default() |= finish.is_some();
             return;
         }
         let delta = choice.delta.unwrap_or_default();
@@ -115,7 +122,13 @@ impl Chat {
             let text = function.arguments.map(Arguments::into_text).unwrap_or_default();
             deltas.push(Delta::ToolCall { index, id: call.id, name: function.name, text });
         }
-        progress.extend(deltas.into_iter().filter(|delta| !delta.is_empty()).map(StreamEvent::Delta));
+        deltas.retain(|delta| !delta.is_empty());
+        let ended = self.choices.entry(choice.index).or_default();
+        if !deltas.is_empty() {
+            self.went_on |= std::mem::take(ended);
+        }
+        *ended |= finish.is_some();
+        progress.extend(deltas.into_iter().map(StreamEvent::Delta));
         progress.extend(finish.map(StreamEvent::Finish));
     }
 }

@@ -21,6 +21,9 @@ pub type Decoder = wire::Decoder<Responses>;
 pub struct Responses {
     /// What came of each item, by its place in the answer.
     items: BTreeMap<u64, Came>,
+    /// Whether any text came, or any thoughts.
+    has_text: bool,
+    has_thoughts: bool,
     has_calls: bool,
     refused: bool,
     ended: bool,
@@ -29,10 +32,41 @@ pub struct Responses {
 /// What came of an item in pieces.
 #[derive(Debug, Default)]
 struct Came {
+    /// A call's id, or nothing as long as the id or the name is missing.
+    call_id: String,
     /// A call's arguments.
     arguments: String,
+    /// Whether it is a call.
+    is_call: bool,
+    /// Whether a call's arguments are known to be whole.
+    has_arguments: bool,
     /// Whether there was text, or thoughts.
     text: bool,
+    /// Whether the item came whole.
+    closed: bool,
+}
+
+impl Came {
+    /// Whether nothing is missing.
+    fn is_whole(&self) -> bool {
+        self.closed || (self.has_arguments && !self.call_id.is_empty())
+    }
+
+    /// Takes a call's arguments as a whole, and gives what of them had not come.
+    fn complete(&mut self, whole: Option<String>) -> Result<String, Anomaly> {
+        let whole = whole.unwrap_or_default();
+        self.is_call = true;
+        self.has_arguments = true;
+        if self.arguments.is_empty() {
+            self.arguments.clone_from(&whole);
+            return Ok(whole);
+        }
+        if whole.is_empty() || is_same(&whole, &self.arguments) {
+            return Ok(String::new());
+        }
+        // A piece was lost on the way. A call must not run with what is left.
+        Err(Anomaly::MalformedEvent)
+    }
 }
 
 impl Protocol for Responses {
@@ -46,6 +80,7 @@ impl Protocol for Responses {
             WireEvent::ItemAdded { output_index, item } => self.begin(output_index, item, progress),
             WireEvent::TextDelta { output_index, delta } => {
                 self.came(output_index).text = true;
+                self.has_text = true;
                 show(Delta::Text { text: delta }, progress);
             }
             WireEvent::RefusalDelta {} => self.refused = true,
@@ -58,16 +93,22 @@ impl Protocol for Responses {
             WireEvent::SummaryDelta { output_index, delta }
             | WireEvent::ReasoningDelta { output_index, delta } => {
                 self.came(output_index).text = true;
+                self.has_thoughts = true;
                 show(Delta::Thinking { text: delta }, progress);
             }
             WireEvent::ArgumentsDelta { output_index, delta } => {
-                self.came(output_index).arguments.push_str(&delta);
+                let came = self.came(output_index);
+                came.is_call = true;
+                came.arguments.push_str(&delta);
                 show(argument(output_index, delta), progress);
             }
-            WireEvent::ItemDone { output_index, item } => return self.end(output_index, item, progress),
-            WireEvent::Completed { response } | WireEvent::Incomplete { response } => {
-                return self.finish(response, progress);
+            WireEvent::ArgumentsDone { output_index, arguments } => {
+                let missing = self.came(output_index).complete(arguments)?;
+                show(argument(output_index, missing), progress);
             }
+            WireEvent::ItemDone { output_index, item } => return self.end(output_index, item, progress),
+            WireEvent::Completed { response } => return self.finish(response, true, progress),
+            WireEvent::Incomplete { response } => return self.finish(response, false, progress),
             WireEvent::Failed { response } => {
                 progress.extend(response.usage().map(StreamEvent::Usage));
                 return Err(Anomaly::Error);
@@ -104,6 +145,10 @@ impl Responses {
         if let Item::FunctionCall { call_id, name, arguments } = item {
             let text = arguments.unwrap_or_default();
             came.arguments.push_str(&text);
+            came.is_call = true;
+            if !name.is_empty() {
+                came.call_id.clone_from(&call_id);
+            }
             self.has_calls = true;
             show(Delta::ToolCall { index, id: Some(call_id), name: Some(name), text }, progress);
         }
@@ -111,24 +156,24 @@ impl Responses {
 
     /// The item is complete, and here whole: what did not come in pieces comes now.
     fn end(&mut self, index: u64, item: Item, progress: &mut Vec<StreamEvent>) -> Result<(), Anomaly> {
-        let is_new = !self.items.contains_key(&index);
         let came = self.items.entry(index).or_default();
+        came.closed = true;
         match item {
             Item::FunctionCall { call_id, name, arguments } => {
                 self.has_calls = true;
-                let whole = arguments.unwrap_or_default();
-                if is_new {
-                    let (id, name) = (Some(call_id), Some(name));
-                    show(Delta::ToolCall { index, id, name, text: whole }, progress);
-                } else if came.arguments.is_empty() {
-                    show(argument(index, whole), progress);
-                } else if !whole.is_empty() && whole.trim() != came.arguments.trim() {
-                    // A piece was lost on the way. A call must not run with what is left.
-                    return Err(Anomaly::MalformedEvent);
+                let text = came.complete(arguments)?;
+                // What says which call it is may have been lost, too.
+                if came.call_id.is_empty() {
+                    came.call_id.clone_from(&call_id);
+                    show(Delta::ToolCall { index, id: Some(call_id), name: Some(name), text }, progress);
+                } else {
+                    show(argument(index, text), progress);
                 }
             }
             item => {
                 let has_come = came.text;
+                self.has_text |= matches!(item, Item::Message { .. });
+                self.has_thoughts |= matches!(item, Item::Reasoning(_));
                 let (blocks, refused) = item.into_blocks();
                 self.refused |= refused;
                 for block in blocks {
@@ -144,19 +189,59 @@ impl Responses {
         Ok(())
     }
 
-    fn finish(&mut self, mut response: Response, progress: &mut Vec<StreamEvent>) -> Result<(), Anomaly> {
+    /// The end, which holds the whole answer once more. Some gateways bring nothing else.
+    fn finish(
+        &mut self,
+        mut response: Response,
+        completed: bool,
+        progress: &mut Vec<StreamEvent>,
+    ) -> Result<(), Anomaly> {
         progress.extend(response.usage().map(StreamEvent::Usage));
-        // Some gateways bring nothing but the end.
-        if self.items.is_empty() {
+        // An answer that was cut off may have been cut off in the middle of an item.
+        if completed || self.items.is_empty() {
             for (index, item) in (0..).zip(response.output.take().unwrap_or_default()) {
-                self.end(index, item, progress)?;
+                if let Some(index) = self.missing(index, &item) {
+                    self.end(index, item, progress)?;
+                }
             }
+        }
+        if completed && self.items.values().any(|came| came.is_call && !came.is_whole()) {
+            return Err(Anomaly::MalformedEvent);
         }
         let finish = response.finish(self.has_calls).ok_or(Anomaly::MalformedEvent)?;
         self.ended = true;
         progress.push(StreamEvent::Finish(finish));
         Ok(())
     }
+
+    /// Where an item of the whole answer belongs that has not come, or not whole. Not every gateway counts the items of
+    /// its events as it does those of the whole answer: a call is known by its id, and text that came is not shown again.
+    fn missing(&self, index: u64, item: &Item) -> Option<u64> {
+        let here = self.items.get(&index);
+        match item {
+            Item::FunctionCall { call_id, .. } => {
+                let known = self.items.iter().find(|(_, came)| came.is_call && came.call_id == *call_id);
+                if let Some((index, came)) = known.filter(|_| !call_id.is_empty()) {
+                    return (!came.closed).then_some(*index);
+                }
+                match here {
+                    None => Some(index),
+                    Some(came) if came.is_call => (!came.closed).then_some(index),
+                    // Its place is another's: behind them all.
+                    Some(_) => self.items.last_key_value().map(|(last, _)| last.saturating_add(1)),
+                }
+            }
+            Item::Message { .. } if here.is_none() => (!self.has_text).then_some(index),
+            Item::Reasoning(_) if here.is_none() => (!self.has_thoughts).then_some(index),
+            _ => here.is_none_or(|came| !came.closed && !came.is_call).then_some(index),
+        }
+    }
+}
+
+/// Whether two texts are the same JSON, or the same text.
+fn is_same(one: &str, other: &str) -> bool {
+    let json = |text| serde_json::from_str::<serde_json::Value>(text).ok();
+    one.trim() == other.trim() || json(one).is_some_and(|one| Some(one) == json(other))
 }
 
 fn argument(index: u64, text: String) -> Delta {
@@ -187,6 +272,8 @@ pub enum WireEvent {
     ReasoningDelta { output_index: u64, delta: String },
     #[serde(rename = "response.function_call_arguments.delta")]
     ArgumentsDelta { output_index: u64, delta: String },
+    #[serde(rename = "response.function_call_arguments.done")]
+    ArgumentsDone { output_index: u64, arguments: Option<String> },
     #[serde(rename = "response.output_item.done")]
     ItemDone { output_index: u64, item: Item },
     #[serde(rename = "response.completed")]
