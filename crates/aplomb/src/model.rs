@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
-use aplomb_core::message::CallIds;
 use aplomb_core::redact;
 use aplomb_core::run::Target;
 use aplomb_llm::provider::Endpoint;
@@ -36,7 +35,7 @@ impl Asked {
         let model = Model::new(config_with(llm, provider, source.as_ref())?)?;
         let keyring = source.map(|source| source.keyring(&model));
         let mut target = Target::new(provider.name(), model.config().model.as_str());
-        target.call_ids = call_ids(&model);
+        target.call_ids = model.config().call_ids;
         target.rereads_credential = keyring.is_some();
         Ok(Asked { provider, target, model: Arc::new(model), keyring })
     }
@@ -106,16 +105,6 @@ fn config_with(llm: &LlmConfig, provider: Provider, source: Option<&Source>) -> 
     config.extra_body = llm.extra_body.0.clone();
     config.timeouts = timeouts(llm);
     Ok(config)
-}
-
-/// Which ids of calls it takes back. Source: OpenAI's API reference (40 characters); Claude Platform Docs, "Messages"
-/// (`^[a-zA-Z0-9_-]+$`); Mistral's validation error ("must be a-z, A-Z, 0-9, with a length of 9").
-fn call_ids(model: &Model) -> CallIds {
-    match (model.config().wire, model.config().provider.as_str()) {
-        (Wire::Anthropic, _) => CallIds::Words,
-        (_, "mistral") => CallIds::NineAlphanumerics,
-        _ => CallIds::AtMost(40),
-    }
 }
 
 fn timeouts(llm: &LlmConfig) -> Timeouts {
