@@ -57,7 +57,7 @@ pub struct ModelConfig {
     pub temperature: Option<f64>,
     /// The most tokens of an answer.
     pub max_tokens: Option<u32>,
-    /// Whether the model reasons before it answers: it is sent no temperature, and its thoughts count against the limit of
+    /// Whether the model reasons before it answers: it is sent no temperature (but for Google's), and its thoughts count against the limit of
     /// the answer.
     pub reasons: bool,
     /// Whether answers are streamed.

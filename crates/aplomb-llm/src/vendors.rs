@@ -101,6 +101,12 @@ const COMPATIBLE: Vendor = Vendor {
 /// Vendors that take `max_tokens` and no other name.
 const MAX_TOKENS: Quirks = Quirks { answer_limit: AnswerLimit::MaxTokens, ..Quirks::NONE };
 
+/// How the names of OpenAI's models begin that reason, and of those at Azure that are named after them. Models with `-chat`
+/// in their name are the same family and do not reason.
+///
+/// Source: OpenAI's guide "Reasoning models": <https://platform.openai.com/docs/guides/reasoning>.
+const OPENAI_REASONING: &[&str] = &["o1", "o3", "o4", "gpt-5"];
+
 /// Every vendor.
 pub const ALL: &[Vendor] = &[
     Vendor {
@@ -108,8 +114,7 @@ pub const ALL: &[Vendor] = &[
         place: Place::At("https://api.openai.com/v1"),
         key_variable: Some("OPENAI_API_KEY"),
         needs_key: true,
-        // Guide "Reasoning models". Models with `-chat` in their name are the same family and do not reason.
-        reasoning_models: &["o1", "o3", "o4", "gpt-5"],
+        reasoning_models: OPENAI_REASONING,
         quirks: Quirks { answer_limit: AnswerLimit::MaxCompletionTokens, ..Quirks::NONE },
         docs: "https://platform.openai.com/docs/api-reference",
         ..COMPATIBLE
@@ -133,6 +138,8 @@ pub const ALL: &[Vendor] = &[
         place: Place::At("https://generativelanguage.googleapis.com/v1beta"),
         key_variable: Some("GEMINI_API_KEY"),
         needs_key: true,
+        // Guide "Thinking": <https://ai.google.dev/gemini-api/docs/thinking>.
+        reasoning_models: &["gemini-2.5", "gemini-3"],
         docs: "https://ai.google.dev/api",
         ..COMPATIBLE
     },
@@ -141,6 +148,7 @@ pub const ALL: &[Vendor] = &[
         place: Place::AzureResource,
         key_variable: Some("AZURE_OPENAI_API_KEY"),
         needs_key: true,
+        reasoning_models: OPENAI_REASONING,
         quirks: Quirks { key_header: Some(("api-key", "")), ..Quirks::NONE },
         docs: "https://learn.microsoft.com/en-us/azure/ai-foundry/openai/api-version-lifecycle",
         ..COMPATIBLE
@@ -220,6 +228,17 @@ pub const ALL: &[Vendor] = &[
         ..COMPATIBLE
     },
     COMPATIBLE,
+    // Gateways and vendors that took the protocol over. Some end a stream with the stop reason.
+    Vendor {
+        name: "anthropic_compatible",
+        wire: Wire::Anthropic,
+        speaks_both: false,
+        hottest: 1.0,
+        quirks: Quirks { message_stop_is_optional: true, ..Quirks::NONE },
+        call_ids: Wire::Anthropic.call_ids(),
+        docs: "https://platform.claude.com/docs/en/api/messages",
+        ..COMPATIBLE
+    },
 ];
 
 /// The vendor of that name.

@@ -32,7 +32,7 @@ pub struct Parameters<'a> {
     pub temperature: Option<f64>,
     /// The most tokens of the answer.
     pub max_tokens: Option<u32>,
-    /// Whether the model reasons before it answers. Such a model takes no temperature.
+    /// Whether the model reasons before it answers. Such a model takes no temperature, but for Google's.
     pub reasons: bool,
     /// What the provider is to keep in its cache. Only Anthropic's wire asks for it; the others cache unasked.
     pub cache: &'a [CachePoint],

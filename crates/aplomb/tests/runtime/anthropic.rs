@@ -122,6 +122,14 @@ async fn a_stream_that_broke_is_asked_for_again_and_its_text_comes_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_vendor_that_says_nothing_after_the_stop_reason_has_said_everything_and_anthropic_has_not() {
+    let script = || once([with_fault(text("one two"), json!("end_after_reason")), text("one two")]);
+    let compatible = |agent: &mut Value| agent["llm"]["provider"] = json!("anthropic_compatible");
+    ask(Mode::Watched, anthropic(script()).agent(compatible)).await.gives("one two", NO_RETRY);
+    ask(Mode::Watched, anthropic(script())).await.gives("one two", &[2_000]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_arguments_were_cut_off_is_never_run_whatever_the_end_says() {
     let calls = calls(&[("calc", json!({"expression": "6 * 7"}))]);
     for (fault, lying) in [(json!({}), false), (json!({"finish_reason": "tool_calls"}), true)] {

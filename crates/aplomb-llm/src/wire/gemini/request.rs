@@ -29,7 +29,7 @@ pub fn request_body(
         contents: contents(messages, must_be_signed(parameters.model)),
         tools,
         generation_config: GenerationConfig {
-            temperature: parameters.temperature.filter(|_| !parameters.reasons),
+            temperature: parameters.temperature,
             max_output_tokens: parameters.max_tokens,
         },
     })

@@ -21,7 +21,7 @@ pub struct LlmConfig {
     #[serde(default)]
     #[schemars(length(min = 1), example = &"claude-sonnet-4-5")]
     pub model: Option<String>,
-    /// Where it is. Required for `openai_compatible`; others have an address of their own.
+    /// Where it is. Required for `openai_compatible`, `anthropic_compatible` and `azure`; others have an address of their own.
     #[serde(default)]
     #[schemars(example = &"http://localhost:11434/v1")]
     pub api_base: Option<String>,
