@@ -215,38 +215,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::request::read;
+    use super::super::turns::*;
     use super::*;
-    use crate::script::wire::Chat;
-
-    fn chat(messages: &[Value]) -> Result<Chat, Rejection> {
-        read(json!({ "model": "m", "max_tokens": 9, "messages": messages }).to_string().as_bytes())
-    }
-
-    fn refusal(messages: &[Value]) -> String {
-        let rejection = chat(messages).unwrap_err();
-        assert_eq!(rejection.status, 400);
-        rejection.message
-    }
-
-    fn user(content: impl Into<Value>) -> Value {
-        json!({ "role": "user", "content": content.into() })
-    }
-
-    fn assistant(content: impl Into<Value>) -> Value {
-        json!({ "role": "assistant", "content": content.into() })
-    }
-
-    fn call(id: &str) -> Value {
-        json!({ "type": "tool_use", "id": id, "name": "f", "input": {} })
-    }
-
-    fn result(id: &str, content: impl Into<Value>) -> Value {
-        json!({ "type": "tool_result", "tool_use_id": id, "content": content.into() })
-    }
-
-    fn text(text: &str) -> Value {
-        json!({ "type": "text", "text": text })
-    }
 
     #[test]
     fn a_result_without_its_call_in_the_message_before_is_refused() {

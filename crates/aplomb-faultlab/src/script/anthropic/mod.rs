@@ -7,6 +7,8 @@ mod answer;
 mod caching;
 mod history;
 mod request;
+#[cfg(test)]
+mod turns;
 
 use serde::Serialize;
 

@@ -205,39 +205,10 @@ fn take(chat: &mut Chat, message: &Message) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
+    use super::super::turns::*;
     use super::*;
-
-    fn chat(messages: &[Value]) -> Result<Chat, Rejection> {
-        read(json!({ "model": "m", "max_tokens": 9, "messages": messages }).to_string().as_bytes())
-    }
-
-    fn refusal(messages: &[Value]) -> String {
-        let rejection = chat(messages).unwrap_err();
-        assert_eq!(rejection.status, 400);
-        rejection.message
-    }
-
-    fn user(content: impl Into<Value>) -> Value {
-        json!({ "role": "user", "content": content.into() })
-    }
-
-    fn assistant(content: impl Into<Value>) -> Value {
-        json!({ "role": "assistant", "content": content.into() })
-    }
-
-    fn call(id: &str) -> Value {
-        json!({ "type": "tool_use", "id": id, "name": "f", "input": {} })
-    }
-
-    fn result(id: &str, content: impl Into<Value>) -> Value {
-        json!({ "type": "tool_result", "tool_use_id": id, "content": content.into() })
-    }
-
-    fn text(text: &str) -> Value {
-        json!({ "type": "text", "text": text })
-    }
 
     #[test]
     fn the_last_user_text_is_found_in_strings_and_in_blocks() {
