@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use aplomb::config::{AgentConfig, Config};
+use aplomb::config::AgentConfig;
 use aplomb::decide::schedule::{ByEntry, Overview, Planned, Schedule, WorstByEntry, WorstCase};
 use aplomb::decide::{Layer, Mode};
 use aplomb::plugins::Registry;
@@ -11,6 +11,7 @@ use aplomb::{Error, Runtime};
 use serde_json::{Value, json};
 
 use crate::args::{PolicyArguments, ReportFormat};
+use crate::inspect::load;
 use crate::output::for_terminal;
 use crate::report::{self, Report};
 use crate::run::only_agent;
@@ -26,7 +27,7 @@ pub(crate) fn policy(arguments: &PolicyArguments, registry: Registry) -> u8 {
 }
 
 fn told(arguments: &PolicyArguments, registry: Registry) -> Result<Report, Error> {
-    let config = Config::from_file(&arguments.config)?;
+    let config = load(&arguments.config, &arguments.set)?;
     let agent_id = match &arguments.agent {
         Some(agent) => agent.clone(),
         None => only_agent(&config)?,
