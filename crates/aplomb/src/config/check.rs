@@ -8,9 +8,8 @@ use aplomb_core::redact;
 use aplomb_faultlab::script::Script;
 
 use super::document::{Entry, Node, Span};
-use super::fit::listed;
 use super::node_at;
-use super::problem::{Path, Problem};
+use super::problem::{Path, Problem, listed};
 use super::providers::Provider;
 use super::{RetryExecutorConfig, TransportRetry};
 use crate::credential::CommandCredential;

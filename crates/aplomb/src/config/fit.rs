@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::document::{Content, Entry, Node, Span};
 use super::lacking;
-use super::problem::{Problem, shown};
+use super::problem::{Problem, listed, shown};
 
 /// A JSON Schema, ready to be held against values.
 #[derive(Debug)]
@@ -490,16 +490,6 @@ fn retyped(node: &Node, expected: Option<&Value>) -> Option<&'static str> {
         (Content::Text(_), "boolean") => Some("write true or false, without quotes"),
         (Content::Text(_) | Content::Table(_), "array") => Some("put it in [ ]"),
         _ => None,
-    }
-}
-
-/// `a, b and c`.
-pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
-    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
-    match names.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => String::new(),
     }
 }
 

@@ -8,11 +8,10 @@ use aplomb_core::near::did_you_mean;
 use aplomb_core::redact;
 use serde_json::Value;
 
-use super::SCHEMA;
 use super::document::{self, Broken, Content, DEEPEST, Document, Entry, Giver, Node, Source, Span};
 use super::env::{self, PREFIX};
-use super::fit::{listed, resolved};
-use super::problem::{Problem, shown};
+use super::fit::{Schema, resolved};
+use super::problem::{Problem, listed, shown};
 
 /// How a flag is called.
 const FLAG: &str = "--set";
@@ -164,8 +163,12 @@ fn steps(path: &str, start: usize) -> Result<Vec<Step>, Broken> {
 }
 
 /// Lays overrides over a document, the later over the earlier. One that goes nowhere is a problem.
-pub(super) fn lay(document: &mut Document, over: Vec<Override>, problems: &mut Vec<Problem>) {
-    let Some(schema) = SCHEMA.as_ref() else { return };
+pub(super) fn lay(
+    document: &mut Document,
+    over: Vec<Override>,
+    schema: &Schema,
+    problems: &mut Vec<Problem>,
+) {
     let mut by_variable: HashMap<String, String> = HashMap::new();
     for Override { source, path, value } in over {
         let is_variable = matches!(source.giver, Giver::Variable(_));

@@ -96,7 +96,9 @@ impl Config {
 
     fn of_layers(mut document: Document, over: Vec<layers::Override>) -> Result<Config, Error> {
         let (mut problems, mut unset) = (Vec::new(), Vec::new());
-        layers::lay(&mut document, over, &mut problems);
+        if let Some(schema) = SCHEMA.as_ref() {
+            layers::lay(&mut document, over, schema, &mut problems);
+        }
         env::replace(&mut document.root, &mut unset);
         if !unset.is_empty() {
             // A variable that is not set leaves a text that says nothing of the rest.

@@ -6,7 +6,6 @@ use aplomb_core::error::{Code, Error, codes};
 use serde_json::json;
 
 use super::document::{Document, Giver, Span};
-use super::fit::listed;
 
 /// The most problems that are spelt out.
 const MOST: usize = 40;
@@ -184,4 +183,14 @@ fn who(problems: &[Problem], document: &Document) -> String {
     }
     let have = if layers.len() > 1 { "have" } else { "has" };
     format!("{} {have}", listed(&layers))
+}
+
+/// `a, b and c`.
+pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
