@@ -11,7 +11,9 @@ mod agent;
 mod announce;
 mod assemble;
 mod batch;
+mod budget;
 mod call;
+mod cost;
 mod effect;
 mod machine;
 mod outcome;
@@ -20,6 +22,8 @@ mod state;
 
 pub use agent::{AgentSpec, Target};
 pub use assemble::{Assembler, Assembly, Truncating};
+pub use budget::{RunBudget, Unpriced};
+pub use cost::{ModelCost, PricedModel, Pricing, Usd};
 pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit, TimerKind};
 pub use machine::Machine;
 pub use outcome::{RunUsage, StopReason};

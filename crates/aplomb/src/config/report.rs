@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::document::{Content, Document, Node, is_secret};
 use super::problem::Problem;
+use super::providers::Provider;
 use super::{Config, node_at, problem};
 
 /// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
@@ -84,6 +85,30 @@ impl Config {
             }
         }
         problems
+    }
+
+    /// What is no mistake, and good to know: the models whose price is not known, so that a run with a limit of cost would be
+    /// refused. A script has no price that anybody would miss.
+    pub fn notes(&self) -> Vec<Warning> {
+        let mut notes = Vec::new();
+        for (index, agent) in self.agents.iter().enumerate() {
+            let fallbacks = agent.llm.fallbacks.iter().enumerate();
+            let fallbacks = fallbacks.map(|(place, llm)| (format!("llm.fallbacks[{place}]"), llm));
+            for (at, llm) in [("llm".to_owned(), &agent.llm)].into_iter().chain(fallbacks) {
+                let sends = !matches!(Provider::find(&llm.provider), Some(Provider::Mock));
+                if sends && llm.pricing.is_none() {
+                    let path = format!("agents[{index}].{at}");
+                    let what =
+                        "its price is not known: no run tells its cost, and one with max_cost_usd is refused";
+                    let note = Problem::invalid(&path, what).help("set pricing");
+                    notes.push(match self.node_at(&path) {
+                        Some(node) => note.at(&node.span),
+                        None => note,
+                    });
+                }
+            }
+        }
+        self.warnings(&notes)
     }
 
     /// Suspicions as warnings.
