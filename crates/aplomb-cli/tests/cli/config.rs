@@ -124,6 +124,13 @@ fn validate_says_whether_the_agents_could_keep_to_a_limit_of_cost_as_run_does() 
     assert_eq!((&told["valid"], &told["warnings"]), (&json!(true), &json!([])));
     let notes = told["notes"].as_array().unwrap();
     assert_eq!((notes.len(), &notes[0]["path"]), (1, &json!("agents[0].llm.fallbacks[0]")), "{told}");
+    // Anthropic takes more for what is written to its cache than for other input.
+    let cached = json!({"provider": "anthropic", "model": "m", "api_key_env": "CARGO_MANIFEST_DIR",
+        "cache": ["system"], "pricing": {"input": 3, "output": 15}});
+    let cached = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": cached}]}).to_string());
+    let told = call(&["validate", cached.path().to_str().unwrap(), "--strict"]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(told.stderr.contains("note: agents[0].llm.pricing: ") && told.stderr.contains("cached_write"));
 }
 
 // ---- schema and list-plugins.

@@ -15,6 +15,7 @@ mod budget;
 mod call;
 mod cost;
 mod effect;
+mod limits;
 mod machine;
 mod outcome;
 mod pattern;
