@@ -241,7 +241,14 @@ proptest! {
             at += step.takes_ms;
             ledger.spend_time(step.takes_ms);
             let next_target = Some(target + 1).filter(|next| *next < targets);
-            let moment = Moment { at, deadline, entropy: step.entropy, next_target, can_refresh };
+            let moment = Moment {
+                at,
+                deadline,
+                entropy: step.entropy,
+                next_target,
+                can_refresh,
+                ..Moment::default()
+            };
             let mut decision = decide(&failure, &step.verdict, &ledger, &policy, moment);
             loop {
                 let cured = match decision.action {

@@ -297,7 +297,11 @@ impl Model {
             }
         };
         match outcome {
-            Ok(reply) => Ok(Answer { reply, first_delta_ms: attempt.first_delta_ms }),
+            Ok(mut reply) => {
+                // Some servers never say what was used. It was not nothing.
+                reply.usage.get_or_insert_with(|| TokenUsage::estimate(sent, attempt.arrived));
+                Ok(Answer { reply, first_delta_ms: attempt.first_delta_ms })
+            }
             Err(failure) => {
                 if let (Some(fault), Some(pool)) = (&failure.transport, attempt.pool)
                     && spoils_connections(fault.kind)
@@ -433,7 +437,9 @@ impl Attempt<'_> {
             self.arrived = body.len() as u64;
         }
         let reply = reply?;
+        self.arrived = 0;
         for delta in Delta::of_whole(&reply.message) {
+            self.arrived += delta.size();
             self.deliver(&delta);
         }
         Ok(reply)

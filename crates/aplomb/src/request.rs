@@ -8,7 +8,7 @@ use aplomb_core::error::{Code, Error, ErrorDetails, codes};
 use aplomb_core::event::{Event, names};
 use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Finished, Identity, RunUsage, StopReason};
+use aplomb_core::run::{Finished, Identity, RunBudget, RunUsage, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -73,6 +73,8 @@ pub struct RunRequest {
     pub session_id: Option<String>,
     /// The run's name; made up where none is given.
     pub run_id: Option<String>,
+    /// What the run may use.
+    pub budget: RunBudget,
     /// How long the run may take.
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
@@ -91,6 +93,7 @@ impl RunRequest {
             input: input.into(),
             session_id: None,
             run_id: None,
+            budget: RunBudget::new(),
             timeout: None,
             cancellation: Cancellation::new(),
             credential: None,
@@ -114,6 +117,19 @@ impl RunRequest {
     #[must_use]
     pub fn run_id(mut self, run_id: impl Into<String>) -> RunRequest {
         self.run_id = Some(run_id.into());
+        self
+    }
+
+    /// Limits what the run may use. A run that would use more ends with `execution.budget_exhausted`.
+    ///
+    /// ```
+    /// use aplomb::{RunBudget, RunRequest};
+    /// let budget = RunBudget::new().max_tool_calls(20).max_cost_usd(0.05);
+    /// let request = RunRequest::new("assistant", "What is 9 * 9?").budget(budget);
+    /// ```
+    #[must_use]
+    pub fn budget(mut self, budget: RunBudget) -> RunRequest {
+        self.budget = budget;
         self
     }
 

@@ -12,7 +12,7 @@ use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Entry, Identity, Pattern, RunStart, TimeLimit};
+use aplomb_core::run::{Entry, Identity, Pattern, RunBudget, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -22,6 +22,7 @@ use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
 use crate::memory::Held;
+use crate::model;
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 use crate::stream::{ChunkQueue, RunStream};
@@ -171,6 +172,22 @@ impl RuntimeBuilder {
         overview.map_err(|error| error.or_context("agent_id", agent_id))
     }
 
+    /// Looks whether each agent could keep to a budget. Sends nothing, and needs no key.
+    ///
+    /// # Errors
+    ///
+    /// `user.invalid_input` where nobody could; `config.validation` with the place where a limit of cost would go by a model
+    /// without a price.
+    pub fn check_budget(&self, budget: &RunBudget) -> Result<(), Error> {
+        budget.check([])?;
+        let agents = self.config.agents.iter().enumerate();
+        let refused = agents.filter_map(|(index, agent)| {
+            let error = budget.check(&model::priced(agent)).err()?;
+            Some((index, error.or_context("agent_id", agent.id.as_str())))
+        });
+        self.config.all_of(refused.collect())
+    }
+
     /// Makes the runtime. Sends nothing.
     ///
     /// # Errors
@@ -283,7 +300,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `user.*` if the request is none, so that nothing was run.
+    /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
+    /// was run.
     pub async fn run_detailed(&self, request: RunRequest) -> Result<RunResult, Error> {
         Ok(self.prepare(request, Entry::Run, None, None)?.await)
     }
@@ -292,7 +310,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `user.*` if the request is none, so that nothing was run.
+    /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
+    /// was run.
     pub fn run_stream(&self, request: RunRequest) -> Result<RunStream, Error> {
         let chunks = ChunkQueue::default();
         let run = self.prepare(request, Entry::Run, None, Some(chunks.clone()))?;
@@ -359,6 +378,7 @@ impl Runtime {
             input,
             session_id,
             run_id,
+            budget,
             timeout,
             cancellation,
             credential,
@@ -367,6 +387,7 @@ impl Runtime {
         let Some(agent) = self.0.agents.get(&agent_id) else {
             return Err(no_such_agent(&agent_id, &self.list_agents()));
         };
+        agent.machine.check_budget(&budget)?;
         let host = &self.0.host;
         let made_up = || new_id(&**host);
         for (field, id) in [("run_id", &run_id), ("session_id", &session_id)] {
@@ -400,6 +421,7 @@ impl Runtime {
             messages,
             time_limit: timeout
                 .map(|timeout| TimeLimit { limit_ms: in_ms(timeout), setting: "timeout".to_owned() }),
+            budget,
             // What nobody can name again is not worth remembering.
             remembers: agent.sessions.is_some() && session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
@@ -488,6 +510,12 @@ impl Exec {
     /// Calls `hook` before each wait for a retry.
     pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec {
         self.hook = Some(Arc::new(RetryHook(hook)));
+        self
+    }
+
+    /// Limits what it may use.
+    pub fn budget(mut self, budget: RunBudget) -> Exec {
+        self.request = self.request.budget(budget);
         self
     }
 

@@ -18,12 +18,44 @@ impl Turn<'_> {
     pub(super) fn open_batch(&mut self, calls: Vec<ToolCall>) {
         let EffectId(first) = self.state.next_effect();
         let calls: Vec<_> = (first..).map(EffectId).zip(calls).collect();
-        self.record(Fact::BatchOpened { calls: calls.clone() });
+        let can_run = calls.iter().filter(|(_, call)| self.arguments_of(call).is_ok());
+        let withheld: Vec<_> = can_run.map(|(effect, _)| *effect).skip(self.tool_room()).collect();
+        self.record(Fact::BatchOpened { calls: calls.clone(), withheld: withheld.clone() });
         for (effect, call) in calls {
             self.announce_tool_call(&call);
-            match self.arguments_of(&call) {
-                Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-                Err(error) => self.refuse_tool(effect, &call, error),
+            if !withheld.contains(&effect) {
+                self.begin_tool(effect, call);
+            }
+        }
+        self.settle_withheld();
+    }
+
+    fn begin_tool(&mut self, effect: EffectId, call: ToolCall) {
+        match self.arguments_of(&call) {
+            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
+            Err(error) => self.refuse_tool(effect, &call, error),
+        }
+    }
+
+    /// Where nothing is left of a batch but what was withheld: runs as much of it as there is room for now, since what a
+    /// tool did not take was no call; without any room, the run ends.
+    fn settle_withheld(&mut self) {
+        let open = || self.state.batch.iter().filter(|tool| tool.result.is_none());
+        let withheld = open().filter_map(|tool| match tool.waiting {
+            ToolWaiting::Room(effect) => Some((effect, tool.call.clone())),
+            ToolWaiting::Result(_) | ToolWaiting::Backoff(_) => None,
+        });
+        let withheld: Vec<_> = withheld.collect();
+        if withheld.is_empty() || withheld.len() < open().count() {
+            return;
+        }
+        match self.tool_room() {
+            0 => self.no_tool_call_left(),
+            room => {
+                for (effect, call) in withheld.into_iter().take(room) {
+                    self.record(Fact::ToolAdmitted { effect });
+                    self.begin_tool(effect, call);
+                }
             }
         }
     }
@@ -74,7 +106,10 @@ impl Turn<'_> {
             entropy: self.entropy,
             ..Moment::default()
         };
-        if let Some(delay_ms) = decide_tool(&error, idempotent, attempts, &self.agent.policy, moment) {
+        // Another attempt is another call: where there is no room for it, the model is told of the failure.
+        let may_repeat = self.tool_room() > 0;
+        let delay_ms = decide_tool(&error, idempotent, attempts, &self.agent.policy, moment);
+        if let Some(delay_ms) = delay_ms.filter(|_| may_repeat) {
             self.announce_tool_retry(&tool.call, attempts, &error);
             let timer = self.state.next_effect();
             self.record(Fact::ToolRetryDecided { effect, error: error.details(), delay_ms, timer });
@@ -94,10 +129,7 @@ impl Turn<'_> {
         };
         let effect = self.state.next_effect();
         self.record(Fact::ToolRestarted { timer, effect });
-        match self.arguments_of(&call) {
-            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-            Err(error) => self.refuse_tool(effect, &call, error),
-        }
+        self.begin_tool(effect, call);
         true
     }
 
@@ -120,6 +152,8 @@ impl Turn<'_> {
     pub(super) fn advance_after_batch(&mut self) {
         if self.state.batch.is_empty() {
             self.advance();
+        } else {
+            self.settle_withheld();
         }
     }
 

@@ -11,7 +11,7 @@ use super::{Effect, EffectId, Entry, TimerKind};
 use crate::decide::{
     Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, pass_over, resend,
 };
-use crate::error::{Attempt, Code, Error, codes};
+use crate::error::{Attempt, Code, Error};
 use crate::failure::{Failure, Reason, Verdict};
 use crate::message::{Message, normalise};
 use crate::record::Fact;
@@ -19,21 +19,14 @@ use crate::run::Target;
 
 impl Turn<'_> {
     pub(super) fn open_call(&mut self) {
-        let (steps, limit) = (self.state.steps, self.agent.max_steps);
-        if steps >= limit {
-            let error = Error::new(
-                codes::EXECUTION_MAX_STEPS,
-                format!("the agent made {steps} model calls and is not done; runtime.max_steps is {limit}"),
-            )
-            .with_hint("raise runtime.max_steps, or make the pattern converge")
-            .with_context("current", steps)
-            .with_context("limit", limit);
+        if let Some(error) = self.no_call_left() {
             return self.fail(error);
         }
         let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
         let allowances = Allowances::of(&self.agent.policy, by_exec);
         let (target, step_timeout_ms) = (self.first_target(), self.agent.step_timeout_ms);
-        self.record(Fact::CallOpened { step: steps + 1, allowances, target, step_timeout_ms });
+        let step = self.state.steps + 1;
+        self.record(Fact::CallOpened { step, allowances, target, step_timeout_ms });
         self.announce_call();
         self.start_attempt(Layer::First);
     }
@@ -133,6 +126,7 @@ impl Turn<'_> {
         Moment {
             at: self.at,
             deadline: self.state.deadline(),
+            is_spent: self.is_spent(),
             entropy: self.entropy,
             next_target: self.next_target(call.target),
             can_refresh: self.agent.target_at(call.target).rereads_credential
@@ -155,6 +149,7 @@ impl Turn<'_> {
                 self.start_attempt(Layer::Fallback);
             }
             Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            Action::Stop { outcome: Outcome::OutOfBudget, .. } => self.spend_out(),
             _ => {
                 let cause = failure.as_cause();
                 self.fail(error.with_cause(cause).with_attempts(made));
@@ -196,6 +191,7 @@ impl Turn<'_> {
     fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
         match decision.action {
             Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            Action::Stop { outcome: Outcome::OutOfBudget, .. } => self.spend_out(),
             _ => self.fail(self.call_error(failure, verdict, decision)),
         }
     }

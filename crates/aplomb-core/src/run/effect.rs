@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Finished;
+use super::{Finished, RunBudget};
 use crate::error::Error;
 use crate::event::EventName;
 use crate::failure::Failure;
@@ -67,6 +67,8 @@ pub struct RunStart {
     pub messages: Vec<Arc<Message>>,
     /// When it must have ended.
     pub time_limit: Option<TimeLimit>,
+    /// What it may use.
+    pub budget: RunBudget,
     /// Whether the session's earlier turns belong to the conversation, and this one to it.
     pub remembers: bool,
     /// Who cancelled the run before it began, so that it ends where it begins.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, State, Waiting};
-use super::{AgentSpec, Effect, EffectId, Input, RunStart, StopReason, TimeLimit, TimerKind};
+use super::{AgentSpec, Effect, EffectId, Input, RunBudget, RunStart, StopReason, TimeLimit, TimerKind};
 use crate::error::{Error, codes};
 use crate::failure::{Reason, classify};
 use crate::message::{Role, normalise};
@@ -25,6 +25,15 @@ impl Machine {
     /// The machine of an agent.
     pub fn new(agent: Arc<AgentSpec>, pattern: Arc<dyn Pattern>) -> Machine {
         Machine { agent, pattern }
+    }
+
+    /// Whether a run of the agent can keep to a budget.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunBudget::check`].
+    pub fn check_budget(&self, budget: &RunBudget) -> Result<(), Error> {
+        budget.check(self.agent.all_targets())
     }
 
     /// Answers an input.
@@ -97,7 +106,11 @@ impl Turn<'_> {
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
                 self.announce_reply(&model, usage);
                 self.announce_usage();
-                self.advance();
+                // What went past the limit was the last call, whatever it asks for.
+                match self.is_overspent() {
+                    true => self.spend_out(),
+                    false => self.advance(),
+                }
             }
             Input::ModelFailed { effect, failure, usage, delivered } => {
                 if !self.awaits_reply(effect) {
@@ -189,6 +202,7 @@ impl Turn<'_> {
             entry,
             messages,
             time_limit,
+            budget,
             remembers,
             cancelled_by,
             benches,
@@ -196,7 +210,9 @@ impl Turn<'_> {
             watched,
         } = start;
         let EffectId(first) = self.state.next_effect();
-        let timer = time_limit.as_ref().map(|limit| (EffectId(first), limit.limit_ms));
+        let timeout_ms = time_limit.as_ref().map(|limit| limit.limit_ms);
+        let deadline = timeout_ms.into_iter().chain(budget.max_duration_ms).min();
+        let timer = deadline.map(|at| (EffectId(first), at));
         let session = remembers.then_some(EffectId(first + 1));
         self.record(Fact::Started {
             identity,
@@ -210,6 +226,8 @@ impl Turn<'_> {
             watched,
             benches,
             own_credential,
+            budget,
+            models: self.agent.priced_models(),
         });
         self.announce_start();
         if let Some(by) = cancelled_by {
@@ -235,7 +253,7 @@ impl Turn<'_> {
                 Ask::Tools(calls) if calls.is_empty() => break,
                 Ask::Tools(calls) => {
                     self.open_batch(calls);
-                    if !self.state.batch.is_empty() {
+                    if !self.state.batch.is_empty() || self.state.finished.is_some() {
                         return;
                     }
                 }
@@ -269,38 +287,11 @@ impl Turn<'_> {
         self.fail(error);
     }
 
-    pub(super) fn time_out(&mut self) {
-        if let Some(limit) = self.state.opening.as_ref().and_then(|opening| opening.time_limit.clone()) {
-            self.time_is_up("the run", &limit);
-        }
-    }
-
     fn time_out_step(&mut self) {
         if let Some(limit_ms) = self.agent.step_timeout_ms {
             let setting = "runtime.step_timeout_ms".to_owned();
             self.time_is_up(&format!("step {}", self.state.steps), &TimeLimit { limit_ms, setting });
         }
-    }
-
-    fn time_is_up(&mut self, what: &str, limit: &TimeLimit) {
-        let TimeLimit { limit_ms, setting } = limit;
-        let place = self.waiting_for();
-        let mut error = Error::new(
-            codes::EXECUTION_TIMEOUT,
-            format!("{what} did not end within {limit_ms} ms ({setting}); it was waiting for {place}"),
-        )
-        .with_hint(match setting.split_once('.') {
-            Some(_) => format!("raise {setting}, or ask for less"),
-            None => format!("raise the run's {setting}, or ask for less"),
-        })
-        .with_context("limit_ms", *limit_ms)
-        .with_context("where", place)
-        .with_context("setting", setting.as_str())
-        .with_attempts(self.attempts_cut_short(codes::EXECUTION_TIMEOUT, Reason::Timeout));
-        if let Some((failure, _)) = self.state.call.as_ref().and_then(|call| call.last.as_ref()) {
-            error = error.with_cause(failure.as_cause());
-        }
-        self.fail(error);
     }
 
     pub(super) fn fail(&mut self, error: Error) {

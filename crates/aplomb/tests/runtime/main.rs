@@ -9,6 +9,7 @@
 )]
 
 mod anthropic;
+mod budgets;
 mod canary;
 mod crossing;
 mod faults;
