@@ -35,7 +35,7 @@ pub struct State {
     pub(super) call: Option<Call>,
     pub(super) batch: Vec<PendingTool>,
     pub(super) usage: RunUsage,
-    pub(super) finished: Option<Finished>,
+    pub(super) finished: Option<Box<Finished>>,
     latencies_ms: Vec<u64>,
     effects: u64,
 }
@@ -43,7 +43,7 @@ pub struct State {
 /// What was settled when the run began.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Opening {
-    pub(super) identity: Identity,
+    pub(super) identity: Arc<Identity>,
     pub(super) wall_ms: u64,
     pub(super) entry: Entry,
     pub(super) time_limit: Option<TimeLimit>,
@@ -301,12 +301,12 @@ impl State {
                 self.call = None;
                 self.acquiring = None;
                 self.batch.clear();
-                self.finished = Some(Finished {
+                self.finished = Some(Box::new(Finished {
                     stop_reason: *stop_reason,
                     output: output.clone(),
                     error: error.clone(),
                     usage: self.usage.clone(),
-                });
+                }));
             }
             Fact::Stale { .. } => {}
         }
@@ -314,7 +314,7 @@ impl State {
 
     /// The outcome, once there is one.
     pub fn finished(&self) -> Option<&Finished> {
-        self.finished.as_ref()
+        self.finished.as_deref()
     }
 
     /// The conversation so far.

@@ -69,18 +69,17 @@ struct InFlight {
 
 impl Driver {
     /// Carries the run out. Dropping the future lets go of everything.
-    pub(crate) async fn drive(self, mut start: RunStart) -> Finished {
-        let identity = Arc::new(start.identity.clone());
-        let mut state = State::default();
+    pub(crate) async fn drive(self, mut start: Box<RunStart>) -> Finished {
+        let identity = start.identity.clone();
+        // The run's future is moved before it is polled, and the state is most of it.
+        let mut state = Box::<State>::default();
         let mut in_flight = InFlight::default();
         start.benches = self.bench_news(&mut in_flight);
-        let mut input = Input::Started(Box::new(start));
+        let mut input = Input::Started(start);
         loop {
             let (at, entropy) = (self.clock.at(), self.clock.entropy());
-            let (records, effects) = self.machine.handle(&state, at, entropy, input);
-            for record in &records {
-                state.apply(record);
-            }
+            let (next, _records, effects) = self.machine.handle(&state, at, entropy, input);
+            *state = next;
             for effect in effects {
                 if let Some(finished) = self.perform(&mut in_flight, &identity, effect) {
                     return finished;
@@ -94,8 +93,7 @@ impl Driver {
             // What other runs have found out meanwhile counts for whatever is decided now.
             for (target, until) in self.bench_news(&mut in_flight) {
                 let news = Input::TargetBenched { target, until };
-                let (records, _nothing) = self.machine.handle(&state, self.clock.at(), 0, news);
-                records.iter().for_each(|record| state.apply(record));
+                (*state, ..) = self.machine.handle(&state, self.clock.at(), 0, news);
             }
         }
     }
@@ -190,7 +188,7 @@ impl Driver {
     fn acquire_session(
         &self,
         effect: EffectId,
-        identity: &Identity,
+        identity: &Arc<Identity>,
         session: Session,
     ) -> impl Future<Output = Input> + Send + 'static {
         let sessions = self.sessions.clone();
