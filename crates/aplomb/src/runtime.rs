@@ -1,6 +1,6 @@
 //! The runtime: agents, ready to run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::IntoFuture;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -429,7 +429,7 @@ impl Runtime {
 
 /// The names of the runs under way: a name is a lock, so that no run is carried out twice at once.
 #[derive(Clone, Default)]
-struct LiveRuns(Arc<Mutex<HashSet<String>>>);
+struct LiveRuns(Arc<Mutex<BTreeSet<String>>>);
 
 /// A run under way, until it is dropped.
 struct LiveRun {
@@ -438,7 +438,7 @@ struct LiveRun {
 }
 
 impl LiveRuns {
-    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
