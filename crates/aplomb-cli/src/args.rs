@@ -100,6 +100,9 @@ pub(crate) struct PolicyArguments {
     /// Which agent; needed where the config has several.
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
+    /// How long the run may take, in ms, as `run --timeout-ms` would have it: waits that end later are not begun.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout_ms: Option<u64>,
     /// How to tell it.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ReportFormat,

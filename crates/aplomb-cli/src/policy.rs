@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 use aplomb::config::{AgentConfig, Config};
 use aplomb::decide::schedule::{ByEntry, Overview, Planned, Schedule, WorstByEntry, WorstCase};
@@ -32,9 +33,12 @@ fn told(arguments: &PolicyArguments, registry: Registry) -> Result<Report, Error
         None => only_agent(&config)?,
     };
     let agent = config.agents.iter().find(|agent| agent.id == agent_id).cloned();
-    let overview = Runtime::builder(config).plugins(registry).policy_overview(&agent_id)?;
+    let timeout = arguments.timeout_ms.map(Duration::from_millis);
+    let overview = Runtime::builder(config).plugins(registry).policy_overview(&agent_id, timeout)?;
     Ok(match (arguments.format, agent) {
-        (ReportFormat::Text, Some(agent)) => Report::data(for_terminal(&text(&agent, &overview))),
+        (ReportFormat::Text, Some(agent)) => {
+            Report::data(for_terminal(&text(&agent, arguments.timeout_ms, &overview)))
+        }
         _ => {
             let mut told = json!(overview);
             if let Value::Object(fields) = &mut told {
@@ -45,7 +49,7 @@ fn told(arguments: &PolicyArguments, registry: Registry) -> Result<Report, Error
     })
 }
 
-fn text(agent: &AgentConfig, overview: &Overview) -> String {
+fn text(agent: &AgentConfig, timeout_ms: Option<u64>, overview: &Overview) -> String {
     let mut page = Page::default();
     let mode = named(overview.mode);
     let jitter = json!(agent.llm.retry.jitter);
@@ -54,7 +58,8 @@ fn text(agent: &AgentConfig, overview: &Overview) -> String {
         0 => "1 model".to_owned(),
         others => format!("{} models", others.saturating_add(1)),
     };
-    page.line(format_args!("agent {}: mode {mode}, jitter {jitter}, {models}", agent.id));
+    let within = timeout_ms.map(|limit| format!(", a run of at most {}", time(limit))).unwrap_or_default();
+    page.line(format_args!("agent {}: mode {mode}, jitter {jitter}, {models}{within}", agent.id));
     page.line(format_args!(""));
     page.line(format_args!(
         "A call that fails in the same way each time: requests, and what is waited between them"
