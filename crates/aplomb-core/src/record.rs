@@ -29,7 +29,7 @@ pub enum Fact {
     /// The run began.
     Started {
         /// Whose run it is.
-        identity: Identity,
+        identity: Arc<Identity>,
         /// Wall time at the run clock's zero, in ms of Unix time.
         wall_ms: u64,
         /// How it was entered.

@@ -374,8 +374,8 @@ impl Sim {
         }
         while let Some((at, input)) = world.next_input() {
             let entropy = world.entropy.u64(..);
-            let (records, effects) = machine.handle(&world.live, at, entropy, input);
-            world.take(&records);
+            let (state, records, effects) = machine.handle(&world.live, at, entropy, input);
+            world.take(state, &records);
             for effect in effects {
                 world.report.effects.push((at, effect.clone()));
                 self.perform(&mut world, at, effect);
@@ -386,11 +386,11 @@ impl Sim {
 
     fn start(&self, input: &str) -> RunStart {
         RunStart {
-            identity: Identity {
+            identity: Arc::new(Identity {
                 run_id: format!("run-{}", self.seed),
                 session_id: "session".to_owned(),
                 agent_id: "agent".to_owned(),
-            },
+            }),
             wall_ms: 1_700_000_000_000,
             entry: self.entry,
             messages: vec![Arc::new(Message::text(Role::User, input))],
@@ -528,9 +528,9 @@ impl World {
         }
     }
 
-    fn take(&mut self, records: &[Record]) {
+    fn take(&mut self, state: State, records: &[Record]) {
+        self.live = state;
         for record in records {
-            self.live.apply(record);
             match serde_json::to_string(record).and_then(|json| serde_json::from_str::<Record>(&json)) {
                 Ok(read_back) => self.replayed.apply(&read_back),
                 Err(error) => {

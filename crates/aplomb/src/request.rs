@@ -38,7 +38,8 @@ impl From<Vec<Block>> for RunInput {
 }
 
 impl RunInput {
-    pub(crate) fn into_message(self) -> Result<Message, Error> {
+    /// The message, which is no longer here then.
+    pub(crate) fn take_message(&mut self) -> Result<Message, Error> {
         let says_something = self.0.iter().any(|block| match block {
             Block::Text { text } => !text.trim().is_empty(),
             Block::Image { .. } => true,
@@ -52,7 +53,7 @@ impl RunInput {
         if self.0.iter().any(|block| !matches!(block, Block::Text { .. } | Block::Image { .. })) {
             return Err(Error::new(codes::USER_INVALID_INPUT, "an input holds text and images only"));
         }
-        Ok(Message { role: Role::User, content: self.0 })
+        Ok(Message { role: Role::User, content: std::mem::take(&mut self.0) })
     }
 }
 
@@ -208,18 +209,17 @@ pub struct RunResult {
 
 impl RunResult {
     pub(crate) fn of(
-        identity: Identity,
+        identity: &Identity,
         finished: Finished,
         redactor: &Redactor,
         known: &[Code],
     ) -> RunResult {
-        let Identity { run_id, session_id, .. } = identity;
         let Finished { stop_reason, output, error, usage, .. } = finished;
         // The answer is the user's and stays as it is; the error may quote what a tool or a provider let slip.
         let error_details = error.map(|details| redactor.details(details));
         RunResult {
-            run_id,
-            session_id,
+            run_id: identity.run_id.clone(),
+            session_id: identity.session_id.clone(),
             final_output: output,
             stop_reason,
             usage,

@@ -1,6 +1,6 @@
 //! The runtime: agents, ready to run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::IntoFuture;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -349,59 +349,55 @@ impl Runtime {
         Ok(())
     }
 
+    /// What a request asks for: the agent, what it is told, and the run's name for the run alone.
+    fn accept(&self, request: &mut RunRequest) -> Result<(&Agent, Message, LiveRun), Error> {
+        let Some(agent) = self.0.agents.get(&request.agent_id) else {
+            return Err(no_such_agent(&request.agent_id, &self.list_agents()));
+        };
+        for (field, id) in [("run_id", &request.run_id), ("session_id", &request.session_id)] {
+            if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
+                return Err(Error::new(codes::USER_INVALID_INPUT, format!("{field} is empty")));
+            }
+        }
+        agent.machine.check_budget(&request.budget)?;
+        let message = request.input.take_message()?;
+        let run_id = request.run_id.clone().unwrap_or_else(|| new_id(&*self.0.host));
+        Ok((agent, message, self.0.live.begin(run_id)?))
+    }
+
     /// The run, not begun.
     fn prepare(
         &self,
-        request: RunRequest,
+        mut request: RunRequest,
         entry: Entry,
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
     ) -> Result<BoxFuture<'static, RunResult>, Error> {
-        let ids = [
-            ("agent_id", Some(request.agent_id.clone())),
-            ("session_id", request.session_id.clone()),
-            ("run_id", request.run_id.clone()),
-        ];
-        self.prepare_known(request, entry, hook, stream)
-            .map_err(|error| ids.into_iter().fold(error, |error, (field, id)| error.or_context(field, id)))
-    }
-
-    fn prepare_known(
-        &self,
-        request: RunRequest,
-        entry: Entry,
-        hook: Option<Arc<dyn Subscriber>>,
-        stream: Option<ChunkQueue>,
-    ) -> Result<BoxFuture<'static, RunResult>, Error> {
+        let (agent, message, live) = self.accept(&mut request).map_err(|error| {
+            error
+                .or_context("agent_id", request.agent_id.as_str())
+                .or_context("session_id", request.session_id.as_deref())
+                .or_context("run_id", request.run_id.as_deref())
+        })?;
         let RunRequest {
             agent_id,
-            input,
+            input: _,
             session_id,
-            run_id,
+            run_id: _,
             budget,
             timeout,
             cancellation,
             credential,
             session_can_go_on,
         } = request;
-        let Some(agent) = self.0.agents.get(&agent_id) else {
-            return Err(no_such_agent(&agent_id, &self.list_agents()));
-        };
-        agent.machine.check_budget(&budget)?;
         let host = &self.0.host;
-        let made_up = || new_id(&**host);
-        for (field, id) in [("run_id", &run_id), ("session_id", &session_id)] {
-            if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
-                return Err(Error::new(codes::USER_INVALID_INPUT, format!("{field} is empty")));
-            }
-        }
-        let identity = Identity {
-            run_id: run_id.unwrap_or_else(made_up),
-            session_id: session_id.unwrap_or_else(made_up),
+        let identity = Arc::new(Identity {
+            run_id: live.run_id.clone(),
+            session_id: session_id.unwrap_or_else(|| new_id(&**host)),
             agent_id,
-        };
+        });
         let system = agent.system_prompt.as_ref().map(|prompt| Message::text(Role::System, prompt.as_str()));
-        let messages = system.into_iter().chain([input.into_message()?]).map(Arc::new).collect();
+        let messages = system.into_iter().chain([message]).map(Arc::new).collect();
         let clock = Arc::new(RunClock::start(host.clone()));
         let subscribers = self.0.subscribers.iter().cloned().chain(hook).collect();
         let publisher =
@@ -445,19 +441,17 @@ impl Runtime {
             publisher,
             cancellation,
         };
-        let live = self.0.live.begin(&identity.run_id)?;
-        Ok(async move {
-            let finished = driver.drive(start).await;
+        let ended = move |finished| {
             drop(live);
-            RunResult::of(identity, finished, &told.redactor(), &runtime.0.errors)
-        }
-        .boxed())
+            RunResult::of(&identity, finished, &told.redactor(), &runtime.0.errors)
+        };
+        Ok(driver.drive(Box::new(start)).map(ended).boxed())
     }
 }
 
 /// The names of the runs under way: a name is a lock, so that no run is carried out twice at once.
 #[derive(Clone, Default)]
-struct LiveRuns(Arc<Mutex<HashSet<String>>>);
+struct LiveRuns(Arc<Mutex<BTreeSet<String>>>);
 
 /// A run under way, until it is dropped.
 struct LiveRun {
@@ -466,18 +460,18 @@ struct LiveRun {
 }
 
 impl LiveRuns {
-    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, run_id: &str) -> Result<LiveRun, Error> {
-        if !self.names().insert(run_id.to_owned()) {
+    fn begin(&self, run_id: String) -> Result<LiveRun, Error> {
+        if !self.names().insert(run_id.clone()) {
             let message = format!("a run called {run_id:?} is under way");
             return Err(
                 Error::new(codes::USER_INVALID_INPUT, message).with_hint("give each run a name of its own")
             );
         }
-        Ok(LiveRun { runs: self.clone(), run_id: run_id.to_owned() })
+        Ok(LiveRun { runs: self.clone(), run_id })
     }
 }
 

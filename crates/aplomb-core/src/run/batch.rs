@@ -160,6 +160,9 @@ impl Turn<'_> {
     /// Gives a name to the tool calls that the provider gave none, or one that another call of the conversation has: a
     /// result could not be told whose it is.
     pub(super) fn name_calls(&self, reply: &mut Reply) {
+        if reply.message.tool_calls().next().is_none() {
+            return;
+        }
         let said = self.state.transcript.iter().flat_map(|message| message.tool_calls());
         let mut taken: BTreeSet<String> = said.map(|call| call.id.clone()).collect();
         let place = self.state.transcript.len();

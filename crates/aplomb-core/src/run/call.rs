@@ -17,7 +17,7 @@ use crate::message::{Message, normalise};
 use crate::record::Fact;
 use crate::run::Target;
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
     pub(super) fn open_call(&mut self) {
         if let Some(error) = self.no_call_left() {
             return self.fail(error);
@@ -237,7 +237,7 @@ impl Turn<'_> {
     }
 
     /// The target of the call under way.
-    pub(super) fn asked(&self) -> &Target {
+    pub(super) fn asked(&self) -> &'a Target {
         self.agent.target_at(self.state.call.as_ref().map_or(0, |call| call.target))
     }
 

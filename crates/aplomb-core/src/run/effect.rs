@@ -58,7 +58,7 @@ pub struct TimeLimit {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunStart {
     /// Whose run it is.
-    pub identity: Identity,
+    pub identity: Arc<Identity>,
     /// Wall time at the run clock's zero, in ms of Unix time.
     pub wall_ms: u64,
     /// How it was entered.

@@ -39,8 +39,15 @@ impl Machine {
     /// Answers an input.
     ///
     /// `at` is the run's own clock in ms and never runs backwards; `entropy` is one draw for this input. An input that
-    /// nobody waits for gives a `stale` record and nothing else.
-    pub fn handle(&self, state: &State, at: u64, entropy: u64, input: Input) -> (Vec<Record>, Vec<Effect>) {
+    /// nobody waits for gives a `stale` record and nothing else. The state that is returned is `state` with the records
+    /// applied.
+    pub fn handle(
+        &self,
+        state: &State,
+        at: u64,
+        entropy: u64,
+        input: Input,
+    ) -> (State, Vec<Record>, Vec<Effect>) {
         let mut turn = Turn {
             agent: &self.agent,
             pattern: &*self.pattern,
@@ -51,7 +58,7 @@ impl Machine {
             effects: Vec::new(),
         };
         turn.take(input);
-        (turn.records, turn.effects)
+        (turn.state, turn.records, turn.effects)
     }
 }
 
@@ -102,9 +109,9 @@ impl Turn<'_> {
                 }
                 self.name_calls(&mut reply);
                 self.stop_step_clock();
-                let (usage, model) = (reply.usage, self.asked().model.clone());
+                let (usage, model) = (reply.usage, self.asked().model.as_str());
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
-                self.announce_reply(&model, usage);
+                self.announce_reply(model, usage);
                 self.announce_usage();
                 // What went past the limit was the last call, whatever it asks for.
                 match self.is_overspent() {
@@ -326,7 +333,7 @@ impl Turn<'_> {
         self.announce_end(stop_reason, error.as_ref());
         self.record(Fact::Finished { stop_reason, output, error: error.map(|error| error.details()) });
         if let Some(finished) = self.state.finished.clone() {
-            self.effects.push(Effect::Finish(Box::new(finished)));
+            self.effects.push(Effect::Finish(finished));
         }
     }
 

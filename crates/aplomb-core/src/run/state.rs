@@ -36,7 +36,7 @@ pub struct State {
     pub(super) call: Option<Call>,
     pub(super) batch: Vec<PendingTool>,
     pub(super) usage: RunUsage,
-    pub(super) finished: Option<Finished>,
+    pub(super) finished: Option<Box<Finished>>,
     latencies_ms: Vec<u64>,
     effects: u64,
 }
@@ -44,7 +44,7 @@ pub struct State {
 /// What was settled when the run began.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Opening {
-    pub(super) identity: Identity,
+    pub(super) identity: Arc<Identity>,
     pub(super) wall_ms: u64,
     pub(super) entry: Entry,
     pub(super) time_limit: Option<TimeLimit>,
@@ -314,12 +314,12 @@ impl State {
                 self.call = None;
                 self.acquiring = None;
                 self.batch.clear();
-                self.finished = Some(Finished {
+                self.finished = Some(Box::new(Finished {
                     stop_reason: *stop_reason,
                     output: output.clone(),
                     error: error.clone(),
                     usage: self.usage.clone(),
-                });
+                }));
             }
             Fact::Stale { .. } => {}
         }
@@ -327,7 +327,7 @@ impl State {
 
     /// The outcome, once there is one.
     pub fn finished(&self) -> Option<&Finished> {
-        self.finished.as_ref()
+        self.finished.as_deref()
     }
 
     /// The conversation so far.

@@ -116,17 +116,18 @@ impl Toolbox {
 
     /// Whether a tool takes these arguments.
     pub(crate) fn check(&self, id: &str, arguments: &Value) -> Result<(), Error> {
-        let problems = self.entry(id)?.arguments.iter_errors(arguments);
+        let schema = &self.entry(id)?.arguments;
+        if schema.is_valid(arguments) {
+            return Ok(());
+        }
+        let problems = schema.iter_errors(arguments);
         // Masked: a value that does not fit may be a secret all the same.
         let problems = problems.map(|error| match error.instance_path().as_str() {
             "" => error.masked().to_string(),
             path => format!("{path}: {}", error.masked()),
         });
-        let problems: Vec<_> = problems.collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let message = format!("the arguments of {id} do not fit its schema: {}", problems.join("; "));
+        let problems = problems.collect::<Vec<_>>().join("; ");
+        let message = format!("the arguments of {id} do not fit its schema: {problems}");
         Err(Error::new(codes::TOOL_VALIDATION, message))
     }
 
