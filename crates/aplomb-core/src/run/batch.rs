@@ -21,11 +21,24 @@ impl Turn<'_> {
         self.record(Fact::BatchOpened { calls: calls.clone() });
         for (effect, call) in calls {
             self.announce_tool_call(&call);
-            match self.arguments_of(&call) {
-                Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-                Err(error) => self.refuse_tool(effect, &call, error),
-            }
+            self.call_tool(effect, effect, call);
         }
+    }
+
+    /// Has a tool called, as far as the call may be run at all.
+    fn call_tool(&mut self, effect: EffectId, first: EffectId, call: ToolCall) {
+        match self.arguments_of(&call) {
+            Ok(arguments) => {
+                let idempotency_key = self.idempotency_key(first);
+                self.effects.push(Effect::CallTool { effect, call, arguments, idempotency_key });
+            }
+            Err(error) => self.refuse_tool(effect, &call, error),
+        }
+    }
+
+    fn idempotency_key(&self, EffectId(first): EffectId) -> String {
+        let run_id = self.state.opening.as_ref().map(|opening| opening.identity.run_id.as_str());
+        format!("{}:{first}", run_id.unwrap_or_default())
     }
 
     /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.
@@ -89,15 +102,14 @@ impl Turn<'_> {
     pub(super) fn restart_tool(&mut self, timer: EffectId) -> bool {
         let waits =
             |tool: &&PendingTool| tool.waiting == ToolWaiting::Backoff(timer) && tool.result.is_none();
-        let Some(call) = self.state.batch.iter().find(waits).map(|tool| tool.call.clone()) else {
+        let Some((first, call)) =
+            self.state.batch.iter().find(waits).map(|tool| (tool.first, tool.call.clone()))
+        else {
             return false;
         };
         let effect = self.state.next_effect();
         self.record(Fact::ToolRestarted { timer, effect });
-        match self.arguments_of(&call) {
-            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-            Err(error) => self.refuse_tool(effect, &call, error),
-        }
+        self.call_tool(effect, first, call);
         true
     }
 
