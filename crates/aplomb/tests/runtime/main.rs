@@ -10,6 +10,7 @@
 
 mod anthropic;
 mod canary;
+mod commands;
 mod crossing;
 mod faults;
 mod outcomes;
