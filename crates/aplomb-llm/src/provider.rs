@@ -561,14 +561,16 @@ fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
     Box::new(Failure::transport(phase, limit, &text))
 }
 
-/// Whether the head says that the body is a stream of events; `None` where it says neither that nor another thing that
-/// can be an answer or an error.
+/// Whether the head says that the body is a stream of events; `None` where it says neither that nor another thing of which
+/// it is known that it is none.
 fn streamed_as(headers: &HeaderMap) -> Option<bool> {
     let content_type = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default().trim_start().to_ascii_lowercase();
     if content_type.starts_with("text/event-stream") {
         return Some(true);
     }
-    let is_document = content_type.starts_with("application/json") || content_type.starts_with("text/html");
-    is_document.then_some(false)
+    // AWS's frames are no events of any protocol that is spoken here, whatever is in them.
+    // Source: <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+    const NO_EVENTS: [&str; 3] = ["application/json", "text/html", "application/vnd.amazon.eventstream"];
+    NO_EVENTS.iter().any(|kind| content_type.starts_with(kind)).then_some(false)
 }
