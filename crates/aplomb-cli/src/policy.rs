@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use aplomb::config::{AgentConfig, Config};
+use aplomb::config::AgentConfig;
 use aplomb::decide::schedule::{ByEntry, Overview, Planned, Schedule, WorstByEntry, WorstCase};
 use aplomb::decide::{Layer, Mode};
 use aplomb::plugins::Registry;
@@ -12,6 +12,7 @@ use aplomb::{Error, Runtime};
 use serde_json::{Value, json};
 
 use crate::args::{PolicyArguments, ReportFormat};
+use crate::inspect::load;
 use crate::output::for_terminal;
 use crate::report::{self, Report};
 use crate::run::only_agent;
@@ -27,7 +28,7 @@ pub(crate) fn policy(arguments: &PolicyArguments, registry: Registry) -> u8 {
 }
 
 fn told(arguments: &PolicyArguments, registry: Registry) -> Result<Report, Error> {
-    let config = Config::from_file(&arguments.config)?;
+    let config = load(&arguments.config, &arguments.set)?;
     let agent_id = match &arguments.agent {
         Some(agent) => agent.clone(),
         None => only_agent(&config)?,

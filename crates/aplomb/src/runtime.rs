@@ -17,7 +17,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::agent::{self, Agent, Own, named};
-use crate::config::{Config, Warning};
+use crate::config::{Config, Loader, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
@@ -242,13 +242,14 @@ fn no_such_agent(agent_id: &str, there_are: &[&str]) -> Error {
 }
 
 impl Runtime {
-    /// A runtime of the agents of a config file.
+    /// A runtime of the agents of a config file, with what the environment sets over it (`APLOMB_CONFIG__…`), as the command
+    /// line has it. [`Loader`](crate::config::Loader) leaves that out, or sets more.
     ///
     /// # Errors
     ///
     /// `config.*`; the message names the place.
     pub fn from_config(file: impl AsRef<Path>) -> Result<Runtime, Error> {
-        Runtime::builder(Config::from_file(file)?).build()
+        Runtime::builder(Loader::file(file).environment().load()?).build()
     }
 
     /// A runtime in the making.
