@@ -566,8 +566,8 @@ fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
     Box::new(Failure::transport(phase, limit, &text))
 }
 
-/// Whether the head says that the body is a stream of events; `None` where it says neither that nor another thing that
-/// can be an answer or an error.
+/// Whether the head says that the body is a stream of events; `None` where it says neither that nor another thing of which
+/// it is known that it is none.
 fn streamed_as(headers: &HeaderMap) -> Option<bool> {
     let content_type = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default().trim_start();
@@ -576,5 +576,8 @@ fn streamed_as(headers: &HeaderMap) -> Option<bool> {
     if says("text/event-stream") {
         return Some(true);
     }
-    (says("application/json") || says("text/html")).then_some(false)
+    // AWS's frames are no events of any protocol that is spoken here, whatever is in them.
+    // Source: <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+    const NO_EVENTS: [&str; 3] = ["application/json", "text/html", "application/vnd.amazon.eventstream"];
+    NO_EVENTS.iter().any(|kind| says(kind)).then_some(false)
 }

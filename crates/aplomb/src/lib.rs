@@ -23,6 +23,7 @@ mod memory;
 mod model;
 pub mod plugins;
 mod probe;
+mod process;
 mod request;
 mod runtime;
 mod stream;
@@ -31,7 +32,7 @@ pub mod tools;
 pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
-pub use aplomb_core::message::{Block, ImageSource, Message, Role};
+pub use aplomb_core::message::{Block, ImageSource, Message, Role, ToolResult};
 pub use aplomb_core::run::{
     Ask, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd, View,
 };

@@ -24,17 +24,10 @@ impl Turn<'_> {
         for (effect, call) in calls {
             self.announce_tool_call(&call);
             if !withheld.contains(&effect) {
-                self.begin_tool(effect, call);
+                self.call_tool(effect, effect, call);
             }
         }
         self.settle_withheld();
-    }
-
-    fn begin_tool(&mut self, effect: EffectId, call: ToolCall) {
-        match self.arguments_of(&call) {
-            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-            Err(error) => self.refuse_tool(effect, &call, error),
-        }
     }
 
     /// Where nothing is left of a batch but what was withheld: runs as much of it as there is room for now, since what a
@@ -54,10 +47,26 @@ impl Turn<'_> {
             room => {
                 for (effect, call) in withheld.into_iter().take(room) {
                     self.record(Fact::ToolAdmitted { effect });
-                    self.begin_tool(effect, call);
+                    self.call_tool(effect, effect, call);
                 }
             }
         }
+    }
+
+    /// Has a tool called, as far as the call may be run at all.
+    fn call_tool(&mut self, effect: EffectId, first: EffectId, call: ToolCall) {
+        match self.arguments_of(&call) {
+            Ok(arguments) => {
+                let idempotency_key = self.idempotency_key(first);
+                self.effects.push(Effect::CallTool { effect, call, arguments, idempotency_key });
+            }
+            Err(error) => self.refuse_tool(effect, &call, error),
+        }
+    }
+
+    fn idempotency_key(&self, EffectId(first): EffectId) -> String {
+        let run_id = self.state.opening.as_ref().map(|opening| opening.identity.run_id.as_str());
+        format!("{}:{first}", run_id.unwrap_or_default())
     }
 
     /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.
@@ -124,12 +133,14 @@ impl Turn<'_> {
     pub(super) fn restart_tool(&mut self, timer: EffectId) -> bool {
         let waits =
             |tool: &&PendingTool| tool.waiting == ToolWaiting::Backoff(timer) && tool.result.is_none();
-        let Some(call) = self.state.batch.iter().find(waits).map(|tool| tool.call.clone()) else {
+        let Some((first, call)) =
+            self.state.batch.iter().find(waits).map(|tool| (tool.first, tool.call.clone()))
+        else {
             return false;
         };
         let effect = self.state.next_effect();
         self.record(Fact::ToolRestarted { timer, effect });
-        self.begin_tool(effect, call);
+        self.call_tool(effect, first, call);
         true
     }
 

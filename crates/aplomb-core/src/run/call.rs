@@ -13,7 +13,7 @@ use crate::decide::{
 };
 use crate::error::{Attempt, Code, Error};
 use crate::failure::{Failure, Reason, Verdict};
-use crate::message::{Message, normalise};
+use crate::message::{Message, normalise, paired};
 use crate::record::Fact;
 use crate::run::Target;
 
@@ -52,10 +52,15 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The conversation without what was left out of it, as a target takes it.
+    /// The conversation without what was left out of it, as a target takes it. What the session gave is mended on the way:
+    /// it stays as it is in the transcript, which counts what the memory is to forget.
     fn conversation_for(&self, target: usize) -> Vec<Arc<Message>> {
-        let said = self.state.conversation();
-        let marked = said.map(|(place, message)| (message, self.state.author(place) != target));
+        let (before, since): (Vec<_>, Vec<_>) =
+            self.state.conversation().partition(|(place, _)| *place < self.state.turn);
+        let before = paired(before.into_iter().map(|(_, message)| message));
+        let marked = before.iter().map(|message| (message, target > 0));
+        let marked = marked
+            .chain(since.iter().map(|(place, message)| (*message, self.state.author(*place) != target)));
         normalise(marked, self.agent.target_at(target).call_ids)
     }
 

@@ -91,6 +91,9 @@ pub(super) enum Waiting {
 /// A tool call of the batch in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PendingTool {
+    /// The effect of the first attempt, by which the call is told from every other one of the run: providers use the ids of
+    /// calls again.
+    pub(super) first: EffectId,
     /// What is waited for: the call's effect, or the timer before the next one.
     pub(super) waiting: ToolWaiting,
     pub(super) call: ToolCall,
@@ -274,8 +277,8 @@ impl State {
                         true => ToolWaiting::Room(*effect),
                         false => ToolWaiting::Result(*effect),
                     };
-                    let call = call.clone();
-                    self.batch.push(PendingTool { waiting, call, retries: Vec::new(), result: None });
+                    let (first, call) = (*effect, call.clone());
+                    self.batch.push(PendingTool { first, waiting, call, retries: Vec::new(), result: None });
                 }
             }
             Fact::ToolAdmitted { effect } => {

@@ -140,8 +140,9 @@ impl Driver {
                 in_flight.benches_told.insert(target, until_wall_ms);
                 self.benches.bench(target, until_wall_ms);
             }
-            Effect::CallTool { effect, call, arguments } => {
-                in_flight.begin(effect, self.call_tool(effect, call, arguments, identity));
+            Effect::CallTool { effect, call, arguments, idempotency_key } => {
+                let context = ToolContext::new(identity, &call, idempotency_key, self.clock.wall_ms());
+                in_flight.begin(effect, self.call_tool(effect, call, arguments, context));
             }
             Effect::SetTimer { effect, at, kind } => {
                 let leeway_ms = if kind == TimerKind::StepLimit { TOGETHER_MS } else { 0 };
@@ -284,9 +285,8 @@ impl Driver {
         effect: EffectId,
         call: ToolCall,
         arguments: Value,
-        identity: &Identity,
+        context: ToolContext,
     ) -> impl Future<Output = Input> + Send + 'static {
-        let context = ToolContext::new(identity, &call, self.clock.wall_ms());
         let tools = self.tools.clone();
         let called = async move {
             // Arguments that do not fit are no call at all.

@@ -52,19 +52,28 @@ pub struct ToolContext {
     pub session_id: String,
     /// Its agent.
     pub agent_id: String,
-    /// The provider's id for the call.
+    /// The provider's id for the call. Providers use them again.
     pub call_id: String,
+    /// What tells a service that it has been asked for this already: the same for every attempt of one call, and another
+    /// one for every other call of whatever run.
+    pub idempotency_key: String,
     /// The time, in ms of Unix time.
     pub now_ms: u64,
 }
 
 impl ToolContext {
-    pub(crate) fn new(identity: &Identity, call: &ToolCall, now_ms: u64) -> ToolContext {
+    pub(crate) fn new(
+        identity: &Identity,
+        call: &ToolCall,
+        idempotency_key: String,
+        now_ms: u64,
+    ) -> ToolContext {
         ToolContext {
             run_id: identity.run_id.clone(),
             session_id: identity.session_id.clone(),
             agent_id: identity.agent_id.clone(),
             call_id: call.id.clone(),
+            idempotency_key,
             now_ms,
         }
     }

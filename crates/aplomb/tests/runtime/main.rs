@@ -11,6 +11,7 @@
 mod anthropic;
 mod budgets;
 mod canary;
+mod commands;
 mod crossing;
 mod faults;
 mod outcomes;
