@@ -72,14 +72,15 @@ pub(crate) struct RunArguments {
     /// What to call the run.
     #[arg(long, value_name = "ID")]
     pub(crate) run_id: Option<String>,
-    /// How long the run may take, in ms.
+    /// How long you wait, in ms: a run that is not done by then ends as timed out (execution.timeout).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
-    #[command(flatten)]
-    pub(crate) budget: BudgetArguments,
     /// What to print: text on a terminal, else events, unless told.
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
+    // Last: what follows would stand under its heading.
+    #[command(flatten)]
+    pub(crate) budget: BudgetArguments,
 }
 
 /// What a run may use.
@@ -89,7 +90,7 @@ pub(crate) struct BudgetArguments {
     /// The most model calls.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
-    /// How long the run may take, in ms.
+    /// The most time, in ms: a run that is not done by then has used up its budget (execution.budget_exhausted).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_duration_ms: Option<u64>,
     /// The most tool calls.
@@ -106,7 +107,7 @@ pub(crate) struct CostArguments {
     #[arg(long, value_name = "USD", value_parser = dollars)]
     max_cost_usd: Option<f64>,
     /// What becomes of a run with a limit of cost whose agent has a model without a price.
-    #[arg(long, value_enum, default_value = "refuse")]
+    #[arg(long, value_enum, default_value = "refuse", requires = "max_cost_usd")]
     unpriced: UnpricedName,
 }
 
@@ -161,6 +162,12 @@ pub(crate) enum Format {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("max_cost_usd", |cost| cost.help(
+    "Refuse agents that could not keep to this cost of a run, in US dollars: those with a model without a price"
+)))]
+#[command(mut_arg("unpriced", |unpriced| unpriced.help(
+    "What to say of an agent with a limit of cost that has a model without a price"
+)))]
 pub(crate) struct ValidateArguments {
     /// The config file: JSON, or YAML or TOML by the end of its name.
     pub(crate) config: PathBuf,
@@ -232,13 +239,14 @@ pub(crate) struct ShowArguments {
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) set: SetArguments,
-    /// Show no credential that stands in the file.
+    /// Show no credential: neither what looks like one, nor what headers and bodies are sent with, nor the fields of
+    /// diagnostics.redact_keys.
     #[arg(long)]
     pub(crate) redact: bool,
     /// Say where each value comes from that is not a default: a flag, a variable, or a place in the file.
     #[arg(long)]
     pub(crate) provenance: bool,
-    /// Say it of the defaults, too.
+    /// With --provenance, list the values that are defaults, too.
     #[arg(long, requires = "provenance")]
     pub(crate) defaults: bool,
     /// What to write it in: JSON unless told; with --provenance, lines for people unless told.

@@ -28,8 +28,7 @@ fn look(arguments: &ValidateArguments, registry: Registry) -> Result<Report, Err
     let resolved = arguments.show_resolved.then(|| config.resolved(true)).transpose()?;
     let agents: Vec<_> = config.agents.iter().map(|agent| agent.id.clone()).collect();
     let notes = config.notes();
-    let builder = Runtime::builder(config).plugins(registry);
-    builder.check_budget(&arguments.cost.budget())?;
+    let builder = Runtime::builder(config).plugins(registry).keeping_to(arguments.cost.budget());
     let warnings = builder.validate(arguments.strict)?;
     let file = arguments.config.display().to_string();
     let report = match (arguments.format, resolved) {

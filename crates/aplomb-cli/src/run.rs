@@ -65,17 +65,13 @@ async fn carry_out(
     output: &Arc<Output>,
     cancellation: Cancellation,
 ) -> Result<RunResult, Error> {
-    let mut config = load(&arguments.config, &arguments.set)?;
+    let config = load(&arguments.config, &arguments.set)?;
     let agent_id = match arguments.agent {
         Some(agent) => agent,
         None => only_agent(&config)?,
     };
-    // The other agents' keys need not be there. Where there is no such agent, the runtime says so, and who there is.
-    if config.agents.iter().any(|agent| agent.id == agent_id) {
-        config.keep_agent(&agent_id);
-    }
     let budget = arguments.budget.budget();
-    let builder = Runtime::builder(config).plugins(registry);
+    let builder = Runtime::builder(config).plugins(registry).only(agent_id.as_str());
     builder.check_budget(&budget)?;
     let runtime = match format {
         Format::Text => builder.subscriber(Progress::new(terminal, output.clone())),

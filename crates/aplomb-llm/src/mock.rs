@@ -30,7 +30,9 @@ impl MockTransport {
     /// `config.validation` if the script cannot be played; the message names the place.
     pub fn new(script: Script, paths: Paths) -> Result<MockTransport, Error> {
         let engine = Engine::new(script).map_err(|error| {
-            Error::new(codes::CONFIG_VALIDATION, format!("llm.script: {error}")).with_foreign_cause(error)
+            Error::new(codes::CONFIG_VALIDATION, format!("the script cannot be played: {error}"))
+                .with_context("path", "llm.script")
+                .with_foreign_cause(error)
         })?;
         Ok(MockTransport { engine, paths })
     }

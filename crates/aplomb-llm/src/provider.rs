@@ -221,8 +221,9 @@ impl Model {
     /// `config.validation` if the endpoint is not usable, or the protocol cannot say what is to be cached.
     pub fn new(config: ModelConfig) -> Result<Model, Error> {
         if !config.cache.is_empty() && !config.wire.takes_cache_points() {
-            let message = format!("llm.cache has no use with provider {:?}", config.provider);
+            let message = format!("a cache has no use with provider {:?}", config.provider);
             return Err(Error::new(codes::CONFIG_VALIDATION, message)
+                .with_context("path", "llm.cache")
                 .with_hint("Anthropic's protocol alone asks for caching; other providers cache unasked"));
         }
         let transport = config.transport()?;

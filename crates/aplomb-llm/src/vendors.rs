@@ -263,8 +263,10 @@ impl Vendor {
             Some(ApiStyle::ChatCompletions) if self.wire == Wire::OpenaiChat => Wire::OpenaiChat,
             Some(ApiStyle::Responses) if self.speaks_both => Wire::OpenaiResponses,
             Some(_) => {
-                let message = format!("llm.openai_api_style: {} speaks one protocol only", self.name);
-                return Err(invalid(message).with_hint("leave llm.openai_api_style out"));
+                let message = format!("{} speaks one protocol only", self.name);
+                return Err(
+                    invalid("llm.openai_api_style", message).with_hint("leave llm.openai_api_style out")
+                );
             }
         };
         let reasons = wanted.reasons.unwrap_or_else(|| self.reasons(&wanted.model));
@@ -286,8 +288,8 @@ impl Vendor {
     /// The API's base, and what is added to each query.
     fn address(&self, wire: Wire, wanted: &Wanted) -> Result<(String, Vec<(String, String)>), Error> {
         if wanted.api_version.is_some() && self.place != Place::AzureResource {
-            let message = format!("llm.api_version has no use with {}", self.name);
-            return Err(invalid(message).with_hint("leave it out: azure alone has one"));
+            let message = format!("a version has no use with {}", self.name);
+            return Err(invalid("llm.api_version", message).with_hint("leave it out: azure alone has one"));
         }
         let base = wanted.api_base.as_deref().map(|base| base.trim_end_matches('/'));
         let (base, such_as) = match (base, self.place) {
@@ -300,8 +302,8 @@ impl Vendor {
         match base {
             Some(base) => Ok((base.to_owned(), Vec::new())),
             None => {
-                let message = format!("llm.api_base: {} needs the address of an API", self.name);
-                Err(invalid(message).with_hint(format!("such as {such_as}")))
+                let message = format!("{} needs the address of an API", self.name);
+                Err(invalid("llm.api_base", message).with_hint(format!("such as {such_as}")))
             }
         }
     }
@@ -323,6 +325,7 @@ fn azure_address(base: &str, wire: Wire, wanted: &Wanted) -> (String, Vec<(Strin
     (format!("{base}{below}"), query.collect())
 }
 
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(codes::CONFIG_VALIDATION, message)
+/// What is wrong with a setting.
+fn invalid(path: &str, message: impl Into<String>) -> Error {
+    Error::new(codes::CONFIG_VALIDATION, message).with_context("path", path)
 }

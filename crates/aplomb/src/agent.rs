@@ -105,7 +105,7 @@ fn below(error: Error, path: &str) -> Error {
         Some(inner) => format!("{path}.{}", inner.strip_prefix("llm.").unwrap_or(inner)),
         None => path.to_owned(),
     };
-    error.with_place(&path).with_context("path", path)
+    error.with_context("path", path)
 }
 
 fn sessions(memory: &MemoryConfig, registry: &Registry) -> Result<Arc<Sessions>, Error> {

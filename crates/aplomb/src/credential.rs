@@ -182,8 +182,9 @@ impl CommandCredential {
     pub fn from_line(line: &str) -> Result<CommandCredential, Error> {
         let mut words = shlex::split(line).unwrap_or_default().into_iter();
         let program = words.next().filter(|program| !program.is_empty()).ok_or_else(|| {
-            Error::new(codes::CONFIG_VALIDATION, "llm.api_key_command is not a program and its arguments")
+            Error::new(codes::CONFIG_VALIDATION, "the key's command is not a program and its arguments")
                 .with_hint("close every quote, or name a script")
+                .with_context("path", "llm.api_key_command")
         })?;
         Ok(CommandCredential::new(program, words))
     }
@@ -191,10 +192,11 @@ impl CommandCredential {
 
 impl CredentialSource for CommandCredential {
     fn read(&self, _: CredentialRequest) -> BoxFuture<'_, Result<Credential, Error>> {
-        // What the program says is its secret or its talk: neither is repeated.
+        // What the program says is its secret or its talk: neither is repeated. Nor is its name, which a variable may hold.
         let failed = |why: String| {
-            Error::new(codes::CONFIG_LOAD, format!("llm.api_key_command: {} {why}", self.program))
+            Error::new(codes::CONFIG_LOAD, format!("the program of llm.api_key_command {why}"))
                 .with_hint("run the command by hand to see what it says")
+                .with_context("path", "llm.api_key_command")
         };
         Box::pin(async move {
             let cannot = |error: std::io::Error| failed(format!("cannot be run: {error}"));

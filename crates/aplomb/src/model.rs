@@ -76,8 +76,8 @@ pub(crate) fn check_key(llm: &LlmConfig) -> Result<(), Error> {
 
 fn provider(llm: &LlmConfig) -> Result<Provider, Error> {
     Provider::find(&llm.provider).ok_or_else(|| {
-        let message = format!("llm.provider: no provider is called {:?}", llm.provider);
-        Error::new(codes::CONFIG_VALIDATION, message)
+        let message = format!("no provider is called {:?}", llm.provider);
+        Error::new(codes::CONFIG_VALIDATION, message).with_context("path", "llm.provider")
     })
 }
 
@@ -87,7 +87,8 @@ fn config_with(llm: &LlmConfig, provider: Provider, source: Option<&Source>) -> 
     let mut config = match provider {
         Provider::Mock => {
             let script = llm.script.clone().ok_or_else(|| {
-                Error::new(codes::CONFIG_VALIDATION, "llm.script: mock needs a script to play")
+                let error = Error::new(codes::CONFIG_VALIDATION, "mock needs a script to play");
+                error.with_context("path", "llm.script")
             })?;
             ModelConfig::new(provider.name(), model, Wire::OpenaiChat, Endpoint::Mock(script))
         }
@@ -211,10 +212,10 @@ fn named_variable(variable: &str) -> Result<Credential, Error> {
         && variable.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
         && variable.contains('_');
     let error = if looks_like_a_name && redact::text(variable) == variable {
-        Error::new(codes::CONFIG_LOAD, format!("llm.api_key_env names {variable}, which is not set"))
+        Error::new(codes::CONFIG_LOAD, format!("the key's variable is {variable}, which is not set"))
             .with_hint(format!("export {variable}=…"))
     } else {
-        Error::new(codes::CONFIG_LOAD, "llm.api_key_env names an environment variable that is not set")
+        Error::new(codes::CONFIG_LOAD, "the key's environment variable is not set")
             .with_hint("it takes the variable's name, such as OPENAI_API_KEY, and not the key itself")
     };
     Err(error.with_context("path", "llm.api_key_env"))

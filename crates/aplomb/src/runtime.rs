@@ -17,7 +17,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::agent::{self, Agent, Own, named};
-use crate::config::{Config, Loader, Warning};
+use crate::config::{AgentConfig, Config, Loader, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
@@ -69,6 +69,10 @@ pub struct RuntimeBuilder {
     patterns: BTreeMap<String, Arc<dyn Pattern>>,
     credentials: BTreeMap<String, SharedSource>,
     registry: Registry,
+    /// The one agent that is made ready, where it is one.
+    only: Option<String>,
+    /// What `validate` holds the agents against.
+    budget: Option<RunBudget>,
 }
 
 impl RuntimeBuilder {
@@ -115,6 +119,20 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Makes one agent alone ready. What the others need, such as keys and plugins, need not be there, and they cannot be run.
+    #[must_use]
+    pub fn only(mut self, agent_id: impl Into<String>) -> RuntimeBuilder {
+        self.only = Some(agent_id.into());
+        self
+    }
+
+    /// Has [`validate`](RuntimeBuilder::validate) look whether each agent could keep to a budget, too.
+    #[must_use]
+    pub fn keeping_to(mut self, budget: RunBudget) -> RuntimeBuilder {
+        self.budget = Some(budget);
+        self
+    }
+
     /// Makes an error of the program's own known, where its declaration was not derived.
     #[must_use]
     pub fn error<E: AgentError>(mut self) -> RuntimeBuilder {
@@ -129,6 +147,7 @@ impl RuntimeBuilder {
     ///
     /// As [`build`](RuntimeBuilder::build).
     pub fn validate(mut self, strict: bool) -> Result<Vec<Warning>, Error> {
+        let over = self.budget.as_ref().map(|budget| self.cannot_keep_to(budget)).transpose()?;
         let suspicions = self.config.suspicions();
         let warnings = self.config.warnings(&suspicions);
         let given = self.config.clone();
@@ -138,9 +157,9 @@ impl RuntimeBuilder {
             self.credentials.entry(agent.id.clone()).or_insert_with(unread);
         }
         self.build()?;
-        if strict {
-            given.refuse(suspicions)?;
-        }
+        let mut problems = given.problems_of(&over.unwrap_or_default());
+        problems.extend(suspicions.into_iter().filter(|_| strict));
+        given.refuse(problems)?;
         Ok(warnings)
     }
 
@@ -163,7 +182,7 @@ impl RuntimeBuilder {
     /// `config.*` and `plugin.*` where the config is wrong, `user.agent_not_found` where it has no such agent.
     pub fn policy_overview(&self, agent_id: &str, timeout: Option<Duration>) -> Result<Overview, Error> {
         self.registry.check()?;
-        self.config.check(&self.registry)?;
+        self.config.check(&self.registry, None)?;
         let agents = &self.config.agents;
         let agent = agents.iter().find(|agent| agent.id == agent_id).ok_or_else(|| {
             no_such_agent(agent_id, &agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>())
@@ -179,13 +198,28 @@ impl RuntimeBuilder {
     /// `user.invalid_input` where nobody could; `config.validation` with the place where a limit of cost would go by a model
     /// without a price.
     pub fn check_budget(&self, budget: &RunBudget) -> Result<(), Error> {
+        self.config.all_of(&self.cannot_keep_to(budget)?)
+    }
+
+    fn cannot_keep_to(&self, budget: &RunBudget) -> Result<Vec<(usize, Error)>, Error> {
         budget.check([])?;
-        let agents = self.config.agents.iter().enumerate();
-        let refused = agents.filter_map(|(index, agent)| {
-            let error = budget.check(&model::priced(agent)).err()?;
+        let refused = self.chosen().filter_map(|(index, agent)| {
+            let mut targets = model::priced(agent);
+            for (place, target) in targets.iter_mut().enumerate() {
+                if let Some(shown) = self.config.shown_model(index, place) {
+                    target.model = shown.to_owned();
+                }
+            }
+            let error = budget.check(&targets).err()?;
             Some((index, error.or_context("agent_id", agent.id.as_str())))
         });
-        self.config.all_of(refused.collect())
+        Ok(refused.collect())
+    }
+
+    /// The agents that are to be made ready, by their places.
+    fn chosen(&self) -> impl Iterator<Item = (usize, &AgentConfig)> {
+        let agents = self.config.agents.iter().enumerate();
+        agents.filter(|(_, agent)| self.only.as_ref().is_none_or(|only| *only == agent.id))
     }
 
     /// Makes the runtime. Sends nothing.
@@ -196,11 +230,19 @@ impl RuntimeBuilder {
     pub fn build(mut self) -> Result<Runtime, Error> {
         self.registry.check()?;
         // A config that was put together in code has not been checked yet, and names may be the program's.
-        self.config.check(&self.registry)?;
+        let only = match &self.only {
+            Some(id) => {
+                let ids: Vec<_> = self.config.agents.iter().map(|agent| agent.id.as_str()).collect();
+                let place = ids.iter().position(|known| known == id);
+                Some(place.ok_or_else(|| no_such_agent(id, &ids))?)
+            }
+            None => None,
+        };
+        self.config.check(&self.registry, only)?;
         check_declared(self.registry.errors())?;
         let mut agents = BTreeMap::new();
         let mut refused = Vec::new();
-        for (index, agent) in self.config.agents.iter().enumerate() {
+        for (index, agent) in self.chosen() {
             let tools = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
             let own = Own {
                 tools: tools.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone())).collect(),
@@ -214,7 +256,7 @@ impl RuntimeBuilder {
                 Err(error) => refused.push((index, error.or_context("agent_id", agent.id.as_str()))),
             }
         }
-        self.config.all_of(refused)?;
+        self.config.all_of(&refused)?;
         let sink = &self.config.events;
         let sink = self.registry.make_events(named(&sink.r#type, &sink.r#impl), &sink.config);
         let sink = sink.map_err(|error| error.with_place("events"))?;
@@ -223,7 +265,8 @@ impl RuntimeBuilder {
         let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None, "a pattern"));
         let of_credentials = self.credentials.keys().map(|agent_id| (agent_id, None, "a credential"));
         let mut parts = of_tools.chain(of_patterns).chain(of_credentials);
-        if let Some((agent_id, tool_id, kind)) = parts.find(|(id, _, _)| !agents.contains_key(*id)) {
+        let is_known = |id: &str| self.config.agents.iter().any(|agent| agent.id == id);
+        if let Some((agent_id, tool_id, kind)) = parts.find(|(id, _, _)| !is_known(id)) {
             let part = tool_id.map_or(kind.to_owned(), |tool_id| format!("tool {tool_id:?}"));
             let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
             let error = Error::new(codes::PLUGIN_LOAD, message)
@@ -279,6 +322,8 @@ impl Runtime {
             patterns: BTreeMap::new(),
             credentials: BTreeMap::new(),
             registry: Registry::new(),
+            only: None,
+            budget: None,
         }
     }
 

@@ -201,6 +201,13 @@ impl Error {
         self.with(|inner| inner.message = format!("{place}: {}", inner.message))
     }
 
+    /// Says the same in other words, such as with its place in a document.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<String>) -> Error {
+        let message = message.into();
+        self.with(|inner| inner.message = message)
+    }
+
     /// Adds a context field, or replaces it.
     #[must_use]
     pub fn with_context(self, field: &str, value: impl Into<Value>) -> Error {

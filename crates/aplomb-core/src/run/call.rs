@@ -227,6 +227,8 @@ impl<'a> Turn<'a> {
         if let Some(setting) = setting {
             error =
                 error.with_context("setting", setting).with_hint(format!("raise {setting}, or ask for less"));
+        } else if let Some(hint) = self.too_late_for(&decision.rule) {
+            error = error.with_hint(hint);
         } else if let Some(hint) = verdict.reason.hint() {
             error = error.with_hint(hint);
         }

@@ -24,7 +24,7 @@ impl Bound {
         request.into_iter().chain(agent).min_by_key(|bound| bound.limit)
     }
 
-    /// The error of a run that has used up what `field` gives it of a `kind`, and wants more. `what` it was, in words.
+    /// The error of a run that has used up what `field` gives it of a `kind`, and wants more. `what` one of them is, in words.
     fn passed(self, kind: &str, field: &str, what: &str, current: u64) -> Error {
         let Bound { limit, by_request } = self;
         let (code, of) = if by_request {
@@ -32,13 +32,22 @@ impl Bound {
         } else {
             (codes::EXECUTION_MAX_STEPS, "runtime.")
         };
-        let message = format!("the agent made {current} {what} and is not done; {of}{field} is {limit}");
+        let s = if current == 1 { "" } else { "s" };
+        let message = format!("the agent made {current} {what}{s} and is not done; {of}{field} is {limit}");
         let error = Error::new(code, message)
             .with_hint(format!("raise {of}{field}, or make the pattern converge"))
             .with_context("current", current)
             .with_context("limit", limit);
         if by_request { error.with_context("kind", kind) } else { error }
     }
+}
+
+/// A limit of a run's time, and who set it.
+enum RunLimit {
+    /// The request's budget, in ms.
+    Budget(u64),
+    /// The caller's.
+    Timeout(TimeLimit),
 }
 
 impl Turn<'_> {
@@ -51,7 +60,7 @@ impl Turn<'_> {
         let steps = self.state.steps;
         let bound = Bound::tighter(self.budget().max_steps, Some(self.agent.max_steps));
         match bound.filter(|bound| steps >= bound.limit) {
-            Some(bound) => Some(bound.passed("steps", "max_steps", "model calls", steps.into())),
+            Some(bound) => Some(bound.passed("steps", "max_steps", "model call", steps.into())),
             None => self.is_spent().then(|| self.over_cost()).flatten(),
         }
     }
@@ -74,7 +83,7 @@ impl Turn<'_> {
     pub(super) fn no_tool_call_left(&mut self) {
         let Some(bound) = self.tool_bound() else { return };
         let made = self.state.usage.tool_calls;
-        self.fail(bound.passed("tool_calls", "max_tool_calls", "tool calls", made));
+        self.fail(bound.passed("tool_calls", "max_tool_calls", "tool call", made));
     }
 
     /// Whether nothing is left of what the run may cost.
@@ -106,17 +115,40 @@ impl Turn<'_> {
         Some(self.cut_short(error, Reason::Unknown))
     }
 
+    /// The first of the run's time limits.
+    fn time_limit(&self) -> Option<RunLimit> {
+        let opening = self.state.opening.as_ref()?;
+        match (opening.budget.max_duration_ms, opening.time_limit.clone()) {
+            (Some(limit_ms), timeout) if timeout.as_ref().is_none_or(|other| limit_ms <= other.limit_ms) => {
+                Some(RunLimit::Budget(limit_ms))
+            }
+            (_, timeout) => timeout.map(RunLimit::Timeout),
+        }
+    }
+
     /// The run's end by the first of its time limits.
     pub(super) fn time_out(&mut self) {
-        let Some(opening) = &self.state.opening else { return };
-        let timeout = opening.time_limit.clone();
-        match (opening.budget.max_duration_ms, timeout) {
-            (Some(limit_ms), timeout) if timeout.as_ref().is_none_or(|other| limit_ms <= other.limit_ms) => {
-                self.over_time(limit_ms);
-            }
-            (_, Some(timeout)) => self.time_is_up("the run", &timeout),
-            (_, None) => {}
+        match self.time_limit() {
+            Some(RunLimit::Budget(limit_ms)) => self.over_time(limit_ms),
+            Some(RunLimit::Timeout(timeout)) => self.time_is_up("the run", &timeout),
+            None => {}
         }
+    }
+
+    /// What to do where a rule did not begin a wait because it would end too late: the setting that says so.
+    pub(super) fn too_late_for(&self, rule: &str) -> Option<String> {
+        let limit = match rule {
+            "wait.past_deadline" => match self.time_limit()? {
+                RunLimit::Budget(limit_ms) => format!("the budget's max_duration_ms ({limit_ms} ms)"),
+                RunLimit::Timeout(TimeLimit { limit_ms, setting }) => {
+                    let of = if setting.contains('.') { "" } else { "the run's " };
+                    format!("{of}{setting} ({limit_ms} ms)")
+                }
+            },
+            "wait.past_budget" => "llm.retry.total_budget_ms".to_owned(),
+            _ => return None,
+        };
+        Some(format!("the next attempt would come too late: raise {limit}, or run it again later"))
     }
 
     fn over_time(&mut self, limit_ms: u64) {

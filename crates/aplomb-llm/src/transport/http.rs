@@ -93,7 +93,8 @@ impl HttpTransport {
             // A password in the address would be in every message that names it.
             .filter(|url| url.username().is_empty() && url.password().is_none())
             .ok_or_else(|| {
-                invalid("llm.api_base is not an http or https address without user, password and query")
+                invalid("the address is not an http or https address without user, password and query")
+                    .with_context("path", "llm.api_base")
                     .with_hint(
                         "such as https://api.openai.com/v1; credentials go into api_key_env or extra_headers",
                     )
@@ -103,7 +104,8 @@ impl HttpTransport {
         }
         let (is_https, ca_file) = (base.scheme() == "https", target.ca_file);
         if !is_https && ca_file.is_some() {
-            return Err(invalid("llm.ca_file has no use where llm.api_base is not https"));
+            let error = invalid("certificates have no use where the address is not https");
+            return Err(error.with_context("path", "llm.ca_file"));
         }
         let connections = Connections::new(tls(is_https, ca_file)?, target.connect_timeout, is_https)
             .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
@@ -228,7 +230,10 @@ fn headers(target: &Target<'_>) -> Result<HeaderMap, Error> {
         headers.insert(HeaderName::from_static(name), key_value(scheme, key)?);
     }
     for (name, value) in target.extra_headers {
-        let refused = || invalid(format!("llm.extra_headers.{name} is not a header"));
+        let refused = || {
+            let path = format!("llm.extra_headers.{name}");
+            invalid("this is not a header").with_context("path", path)
+        };
         let header = HeaderName::try_from(name).map_err(|_| refused())?;
         let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| refused())?;
         value.set_sensitive(true);
@@ -268,7 +273,8 @@ fn tls(needed: bool, ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Err
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let refused = || invalid(format!("llm.ca_file {} holds no certificates in PEM form", file.display()));
+    let refused =
+        || invalid("the file holds no certificates in PEM form").with_context("path", "llm.ca_file");
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = read.map_err(|error| refused().with_foreign_cause(error))?;
     if certificates.is_empty() { Err(refused()) } else { Ok(certificates) }

@@ -4,12 +4,11 @@ use std::collections::HashSet;
 
 use aplomb_core::error::codes;
 use aplomb_core::near::did_you_mean;
-use aplomb_core::redact;
 use aplomb_faultlab::script::Script;
 
 use super::document::{Entry, Node, Span};
 use super::node_at;
-use super::problem::{Path, Problem, listed};
+use super::problem::{Path, Problem, listed, without_text};
 use super::providers::Provider;
 use super::{RetryExecutorConfig, TransportRetry};
 use crate::credential::CommandCredential;
@@ -20,6 +19,8 @@ pub(super) struct Check<'a> {
     pub(super) registry: &'a Registry,
     /// Whether the registry is the program's, so that it knows every `impl`.
     pub(super) knows_impls: bool,
+    /// The one agent, by its place, that is to be made ready.
+    pub(super) only: Option<usize>,
     pub(super) problems: &'a mut Vec<Problem>,
 }
 
@@ -36,7 +37,9 @@ impl Check<'_> {
         for (index, agent) in list.items_mut().iter_mut().enumerate() {
             let path = agents.item(index);
             self.unique(&mut ids, agent, &path, "an agent needs a name");
-            self.agent(agent, &path);
+            if self.only.is_none_or(|only| only == index) {
+                self.agent(agent, &path);
+            }
         }
     }
 
@@ -258,19 +261,32 @@ impl Check<'_> {
     }
 
     fn script(&mut self, script: &Entry, path: &Path<'_>) {
-        let text = script.node.to_value().to_string();
-        if let Err(error) = Script::from_json(&text) {
-            let what = redact::text(&error.to_string());
-            let what = what.split(" at line ").next().unwrap_or_default();
-            // A script's own errors begin with the path in it.
-            let inner = what
-                .split_once(": ")
-                .and_then(|(path, what)| Some((path, what, node_at(&script.node, path)?)));
-            self.problems.push(match inner {
-                Some((inner, what, node)) => Problem::invalid(format!("{path}.{inner}"), what).at(&node.span),
-                None => Problem::invalid(path, format!("it is no script: {what}")).at(&script.key_span),
-            });
-        }
+        let Err(error) = Script::from_json(&script.node.to_value().to_string()) else { return };
+        let (place, said) = (error.place(), error.to_string());
+        let said = said.strip_prefix(place).map_or(said.as_str(), |said| said.trim_start_matches(": "));
+        // The line would be one of a text that nobody has written.
+        let said = said.split(" at line ").next().unwrap_or_default();
+        let inner = node_at(&script.node, place).filter(|_| place != ".");
+        let node = inner.unwrap_or(&script.node);
+        let unknown = said.strip_prefix("unknown field `").and_then(|said| said.split('`').next());
+        let names_a_key = unknown.is_some() || said.starts_with("missing field `");
+        let what = match node.holds_replaced() && !names_a_key {
+            true => "it does not fit".to_owned(),
+            false => without_text(said),
+        };
+        let problem = match inner {
+            Some(_) => Problem::invalid(format!("{path}.{place}"), what),
+            None => Problem::invalid(path, format!("it is no script: {what}")),
+        };
+        let owner =
+            unknown.and_then(|key| node_at(&script.node, place.strip_suffix(key)?.trim_end_matches('.')));
+        let entry = owner.and_then(|owner| owner.entry(unknown?));
+        let span = match (entry, inner) {
+            (Some(entry), _) => entry.key_span,
+            (None, Some(node)) => node.span,
+            (None, None) => script.key_span,
+        };
+        self.problems.push(problem.at(&span));
     }
 
     /// A first delay that is not longer than the longest.

@@ -3,7 +3,7 @@
 
 use aplomb_core::error::codes;
 
-use super::document::{Content, Node};
+use super::document::{Content, Form, Node};
 use super::problem::{Path, Problem};
 
 /// How the names of variables begin that set values.
@@ -19,6 +19,19 @@ pub(super) fn variables() -> Vec<(String, Option<String>)> {
     found.collect()
 }
 
+/// The variables that are set and set nothing, although their names begin nearly as those that do.
+pub(super) fn ignored() -> Vec<String> {
+    let found = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.to_string_lossy();
+        let is_meant = name.to_ascii_uppercase().starts_with(PREFIX.trim_end_matches('_'))
+            && name.get(PREFIX.len() - 2..)?.starts_with('_');
+        (is_meant && !name.starts_with(PREFIX) && !value.is_empty()).then(|| name.into_owned())
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort_unstable();
+    found
+}
+
 /// Replaces the variables in every text, and says which ones are not set.
 pub(super) fn replace(root: &mut Node, problems: &mut Vec<Problem>) {
     walk(root, &Path::root(), &mut variable, problems);
@@ -29,11 +42,18 @@ pub(super) fn replaced_in(text: &str) -> Option<String> {
     replaced(text, &mut variable).ok()
 }
 
-/// The names of the variables in a text.
+/// Whether a text is one variable and nothing else, so that nothing in it is the document's own.
+pub(super) fn is_variable(text: &str) -> bool {
+    text.strip_prefix("${").and_then(|inside| inside.strip_suffix('}')).is_some_and(is_name)
+}
+
+/// The names of the variables in a text, each once.
 pub(super) fn names_in(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut note = |name: &str| {
-        names.push(name.to_owned());
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
         Some(".".to_owned())
     };
     // What cannot be replaced names no more.
@@ -55,6 +75,7 @@ fn walk(
         Content::Text(text) if text.contains("${") => match replaced(text, variable) {
             Ok(replaced) => {
                 let written = std::mem::replace(text, replaced);
+                node.form = Form::Filled;
                 node.written.get_or_insert(written.into());
             }
             Err(Unusable { what, help }) => {

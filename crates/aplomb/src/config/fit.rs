@@ -9,11 +9,12 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use serde_json::{Number, Value};
 
-use super::document::{Content, Entry, Node, Span};
+use super::document::{Content, Entry, Form, Node, Span};
 use super::lacking;
-use super::problem::{Problem, listed, shown};
+use super::problem::{Problem, below, listed, shown};
 
 /// A JSON Schema, ready to be held against values.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ impl Schema {
     /// What does not fit. Keys that are misspelt are mended, so that what stands below them is looked at, too.
     pub(super) fn check(&self, node: &mut Node, path: &str, code: Code, problems: &mut Vec<Problem>) {
         drop_nulls(node);
+        self.whole_numbers(&self.value, node);
         let fit = Fit { schema: &self.value, path, code };
         self.choose_texts(&fit, node);
         let value = node.to_value();
@@ -52,6 +54,7 @@ impl Schema {
             fit.mend(node, &pointer, &keys, &known, problems);
         }
         self.choose_texts(&fit, node);
+        self.whole_numbers(&self.value, node);
         let value = node.to_value();
         let errors = self.validator.iter_errors(&value);
         problems.extend(errors.filter_map(|error| fit.problem(&error, node)));
@@ -70,6 +73,33 @@ impl Schema {
             if let Some(text) = node.or_text.take() {
                 node.value = Content::Text(text.into());
             }
+        }
+    }
+
+    /// Where the schema wants an integer, `1e3` and `1000.0` are 1000, as in JSON Schema (draft 2020-12, Validation, 6.1.1).
+    fn whole_numbers(&self, schema: &Value, node: &mut Node) {
+        let schema = resolved(&self.value, schema);
+        match &mut node.value {
+            Content::Number(number) if schema.get("type").is_some_and(|kind| kind == "integer") => {
+                // Up to here every whole number has a float of its own.
+                let exact = |number: &f64| number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
+                if let Some(whole) = number.as_f64().filter(|_| number.is_f64()).filter(exact) {
+                    *number = Number::from(whole as i64);
+                }
+            }
+            Content::List(items) => {
+                if let Some(schema) = schema.get("items") {
+                    items.iter_mut().for_each(|item| self.whole_numbers(schema, item));
+                }
+            }
+            Content::Table(entries) => {
+                for entry in entries {
+                    if let Some(schema) = schema.get("properties").and_then(|fields| fields.get(&entry.key)) {
+                        self.whole_numbers(schema, &mut entry.node);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -125,13 +155,16 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Takes out the fields that are null: they have their defaults. A script has a vocabulary of its own, and in a patch of
-/// bodies null takes a field away.
+/// The fields in which null is a value: a script has a vocabulary of its own, and in a patch of bodies null takes a field
+/// away.
+pub(super) const VERBATIM: [&str; 2] = ["script", "extra_body"];
+
+/// Takes out the fields that are null: they have their defaults.
 fn drop_nulls(node: &mut Node) {
     match &mut node.value {
         Content::Table(entries) => {
             entries.retain(|entry| !matches!(entry.node.value, Content::Null));
-            let entries = entries.iter_mut().filter(|entry| !["script", "extra_body"].contains(&&*entry.key));
+            let entries = entries.iter_mut().filter(|entry| !VERBATIM.contains(&&*entry.key));
             entries.for_each(|entry| drop_nulls(&mut entry.node));
         }
         Content::List(items) => items.iter_mut().for_each(drop_nulls),
@@ -196,20 +229,22 @@ impl Fit<'_> {
                 return false;
             }
             let key = shown(&entry.key);
-            let key_path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let key_path = below(&path, &entry.key);
             let problem =
                 Problem::new(self.code, &key_path, format!("there is no key {key:?}")).at(&entry.key_span);
             if let Some(instead) = lacking::of(&key_path) {
                 problems.push(Problem { what: instead.what.to_owned(), ..problem }.help(instead.instead));
                 return false;
             }
-            if let Some(right) = near(&entry.key, missing.iter().copied()).first().copied() {
+            // One that is there already and nearer, such as in another case, is what was meant: this one adds nothing.
+            let nearest = near(&entry.key, known.iter().map(String::as_str)).first().copied();
+            if let Some(right) = nearest.filter(|nearest| missing.contains(nearest)) {
                 problems.push(problem.meant(did_you_mean(&entry.key, missing.iter().copied())));
                 missing.retain(|key| *key != right);
                 entry.misspelt = Some(std::mem::replace(&mut entry.key, right.to_owned()));
                 return true;
             }
-            problems.push(match did_you_mean(&entry.key, known.iter().map(String::as_str)) {
+            problems.push(match did_you_mean(&entry.key, nearest) {
                 Some(twice) => problem.meant(Some(twice)),
                 None if known.is_empty() => problem.help("nothing can be set here"),
                 None => problem.help(format!("the keys here are {}", listed(known))),
@@ -270,11 +305,14 @@ impl Fit<'_> {
             }
             ValidationErrorKind::Type { .. } => {
                 let expected = kinds(owner.get("type"));
-                let what = match found.node.value {
+                let what = match &found.node.value {
                     Content::Number(_) if expected == "an integer" => "a number with a fraction",
                     _ => found.node.kind(),
                 };
-                let problem = new(format!("expected {expected}, found {what}"));
+                let problem = match &found.node.value {
+                    Content::Text(text) if text.is_empty() => new("it is empty".to_owned()),
+                    _ => new(format!("expected {expected}, found {what}")),
+                };
                 match retyped(found.node, owner.get("type")) {
                     Some(help) => problem.help(help),
                     None => problem,
@@ -311,8 +349,10 @@ impl Fit<'_> {
                         options => format!("one of {}", listed(options)),
                     };
                     let problem = new(format!("expected {expected}, found {}", found.node.kind()));
-                    return Some(match found.node.value {
-                        Content::Number(_) => problem.help("put it in quotes"),
+                    return Some(match &found.node.value {
+                        Content::Number(number) if options.contains(&number.to_string()) => {
+                            problem.help("put it in quotes")
+                        }
                         _ => problem,
                     });
                 };
@@ -378,8 +418,7 @@ impl Fit<'_> {
                     item.map(|node| Found { node, entry: found.entry, owner: None })
                 }
                 _ => found.node.entry(&step).map(|entry| {
-                    let dot = if path.is_empty() { "" } else { "." };
-                    let _never_fails = write!(path, "{dot}{}", shown(entry.written()));
+                    path = below(&path, entry.written());
                     Found { node: &entry.node, entry: Some(entry), owner: Some(entry) }
                 }),
             };
@@ -481,16 +520,59 @@ fn kinds(types: Option<&Value>) -> String {
 }
 
 /// How a value becomes one of the type that is expected.
-fn retyped(node: &Node, expected: Option<&Value>) -> Option<&'static str> {
-    match (&node.value, expected?.as_str()?) {
-        (Content::Number(_) | Content::Bool(_), "string") => Some("put it in quotes"),
-        (Content::Text(text), "integer" | "number") if text.parse::<f64>().is_ok() => {
-            Some("write it without quotes")
+fn retyped(node: &Node, expected: Option<&Value>) -> Option<String> {
+    let expected = expected?.as_str()?;
+    let help = match (&node.value, expected) {
+        (Content::Number(_) | Content::Bool(_), "string") => "put it in quotes",
+        (Content::Text(text), _) if text.is_empty() => "null is the default",
+        (Content::Text(text), _) => return text_retyped(text, node.form, expected),
+        (Content::Table(_), "array") => "put it in [ ]",
+        _ => return None,
+    };
+    Some(help.to_owned())
+}
+
+/// How a text becomes a value of the type that is expected.
+fn text_retyped(text: &str, form: Form, expected: &str) -> Option<String> {
+    let is_number = text.parse::<f64>().is_ok();
+    let begins_as = |sign: char| text.trim_start().starts_with(sign);
+    let is_json_of =
+        matches!(expected, "array" if begins_as('[')) || matches!(expected, "object" if begins_as('{'));
+    let help = match (form, expected) {
+        // A text is all that a text with variables can be; only a layer's own variable is read as JSON.
+        (Form::Filled, _) => {
+            "${…} makes a text and nothing else; set the whole value by --set or APLOMB_CONFIG__…"
         }
-        (Content::Text(_), "boolean") => Some("write true or false, without quotes"),
-        (Content::Text(_) | Content::Table(_), "array") => Some("put it in [ ]"),
-        _ => None,
+        (Form::Bare, _) if is_json_of => {
+            return serde_json::from_str::<IgnoredAny>(text).err().map(|error| torn(text, &error));
+        }
+        (Form::Bare, "integer" | "number") if is_number => {
+            "JSON has no such number: no 0 and no + come first, and digits are on both sides of a point"
+        }
+        (Form::Bare, "boolean") => "write true or false",
+        (Form::Bare, "array") => "write it as JSON, such as [\"…\"]",
+        (Form::Bare, "object") => "write it as JSON, such as {\"…\": …}",
+        (Form::Written, "integer" | "number") if is_number => "write it without quotes",
+        (Form::Written, "boolean") => "write true or false, without quotes",
+        (Form::Written, _) if is_json_of => "write it without quotes",
+        (Form::Written, "array") => "put it in [ ]",
+        _ => return None,
+    };
+    Some(help.to_owned())
+}
+
+/// Where a text stops being JSON, without anything of the text.
+fn torn(text: &str, error: &serde_json::Error) -> String {
+    let line_start =
+        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
+    let before = text.get(..line_start + error.column().saturating_sub(1));
+    let character = before.map_or(error.column(), |before| before.chars().count() + 1);
+    if error.is_eof() {
+        return "it is no JSON: it ends too early".to_owned();
     }
+    let what = error.to_string();
+    let what = what.split(" at line ").next().unwrap_or_default();
+    format!("it is no JSON from character {character} on: {what}")
 }
 
 /// The code of what does not fit the document's own schema.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::document::{self, Broken, Content, DEEPEST, Document, Entry, Giver, Node, Source, Span};
 use super::env::{self, PREFIX};
 use super::fit::{Schema, resolved};
-use super::problem::{Problem, listed, shown};
+use super::problem::{Problem, below, listed, shown};
 
 /// How a flag is called.
 const FLAG: &str = "--set";
@@ -51,14 +51,18 @@ impl Override {
                 span.end += value_at;
             });
         }
-        let shown = redact::text(path);
+        let credential = credential_in(path, path.split(IN_PATHS), 1);
+        let shown = without_credential(path, credential);
         let named = if path.is_empty() { FLAG.to_owned() } else { format!("{FLAG} {shown}") };
-        // What is not known to be a value cannot be hidden, nor can a credential in place of a path.
+        // What is not known to be a value cannot be hidden.
         let text = match value {
-            Ok(_) if shown == path => format!("{FLAG} {path}={raw}"),
+            Ok(_) if credential.is_none() => format!("{FLAG} {path}={raw}"),
             _ => format!("{named}={VALUE}"),
         };
-        let steps = if shown == path { steps(path, path_at) } else { Err(no_path(0, "this is no path")) };
+        let steps = match credential {
+            Some(at) => Err(Broken::credential(path_at + at)),
+            None => steps(path, path_at),
+        };
         Override { source: Source::new(Giver::Flag(named.into()), &text), path: steps, value }
     }
 
@@ -66,7 +70,8 @@ impl Override {
     fn without_value(assignment: &str) -> Override {
         let is_of_path = |sign: char| sign.is_alphanumeric() || "_-.$[]".contains(sign);
         let end = assignment.find(|sign| !is_of_path(sign)).unwrap_or(assignment.len());
-        let path = redact::text(assignment.get(..end).unwrap_or_default());
+        let path = assignment.get(..end).unwrap_or_default();
+        let path = without_credential(path, credential_in(path, path.split(IN_PATHS), 1));
         let text = if path.is_empty() { FLAG.to_owned() } else { format!("{FLAG} {path}") };
         let missing = Broken {
             at: text.len(),
@@ -79,13 +84,16 @@ impl Override {
 
     /// What a variable says; without a value where that is not Unicode.
     pub(super) fn variable(name: &str, value: Option<&str>) -> Override {
-        let text = format!("{name}={VALUE}");
-        let value_at = name.len() + 1;
+        let steps = || name.get(PREFIX.len()..).unwrap_or_default().split("__");
+        let credential = credential_in(name, name.split("__"), 2);
+        let shown = without_credential(name, credential);
+        let text = format!("{shown}={VALUE}");
+        let value_at = shown.len() + 1;
         let here = Span::here(value_at..text.len());
         let of_text = |value: &str| {
             let mut node = document::value(value).map_err(|broken| Broken { at: value_at, ..broken })?;
             node.for_each_span(&mut |span| *span = here);
-            node.show_as(&format!("${{{name}}}"));
+            node.show_as(&format!("${{{shown}}}"));
             Ok(node)
         };
         let not_unicode = || Broken {
@@ -94,7 +102,7 @@ impl Override {
             hint: Some("save it as UTF-8"),
         };
         let (mut path, mut at) = (Vec::new(), PREFIX.len());
-        for step in name.get(PREFIX.len()..).unwrap_or_default().split("__") {
+        for step in steps() {
             path.push(Step { text: step.to_uppercase(), range: at..at + step.len(), is_item: false });
             at += step.len() + 2;
         }
@@ -105,9 +113,10 @@ impl Override {
                 "write two underscores before each key, such as APLOMB_CONFIG__SESSION__LOCK_TIMEOUT_MS",
             ),
         });
+        let wrong = credential.map(Broken::credential).or(empty);
         Override {
-            source: Source::new(Giver::Variable(name.into()), &text),
-            path: empty.map_or(Ok(path), Err),
+            source: Source::new(Giver::Variable(shown.as_str().into()), &text),
+            path: wrong.map_or(Ok(path), Err),
             value: value.map_or_else(|| Err(not_unicode()), of_text),
         }
     }
@@ -119,6 +128,46 @@ impl Override {
     /// How many steps its path has.
     pub(super) fn depth(&self) -> usize {
         self.path.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl Broken {
+    fn credential(at: usize) -> Broken {
+        let hint = Some("take it out; api_key_env takes the name of the variable that a key is in");
+        Broken {
+            at,
+            what: "what stands here in place of a key of the config may be a credential".to_owned(),
+            hint,
+        }
+    }
+}
+
+/// What is between the steps of a flag's path.
+const IN_PATHS: [char; 3] = ['.', '[', ']'];
+
+/// Where a credential begins that stands in place of a step. Between the steps are so many bytes.
+fn credential_in<'p>(path: &str, steps: impl IntoIterator<Item = &'p str>, between: usize) -> Option<usize> {
+    let mut at = 0;
+    for step in steps {
+        // An id in the name of a variable may begin as the keys of a vendor do, but those have no underscores.
+        let is_name =
+            step.contains('_') && !step.contains(|sign: char| sign != '_' && !sign.is_ascii_uppercase());
+        // A web token has dots.
+        let is_web_token = step.len() >= 16 && step.starts_with("eyJ");
+        if is_web_token || !is_name && redact::text(step) != step {
+            return Some(at);
+        }
+        at += step.len() + between;
+    }
+    // A credential of several words.
+    (path.contains(char::is_whitespace) && redact::text(path) != path).then_some(0)
+}
+
+/// A path as it is shown. What follows a credential may be a part of it.
+fn without_credential(path: &str, credential: Option<usize>) -> String {
+    match credential {
+        Some(at) => format!("{}{}", path.get(..at).unwrap_or_default(), redact::MARK),
+        None => path.to_owned(),
     }
 }
 
@@ -162,6 +211,13 @@ fn steps(path: &str, start: usize) -> Result<Vec<Step>, Broken> {
     }
 }
 
+/// Notes a variable that sets nothing although it looks so: the place that warns of it.
+pub(super) fn ignored(document: &mut Document, name: &str) -> Span {
+    let shown = without_credential(name, credential_in(name, name.split("__"), 2));
+    let source = document.add(Source::new(Giver::Variable(shown.as_str().into()), &shown));
+    Span { source, ..Span::here(0..shown.len()) }
+}
+
 /// Lays overrides over a document, the later over the earlier. One that goes nowhere is a problem.
 pub(super) fn lay(
     document: &mut Document,
@@ -169,12 +225,12 @@ pub(super) fn lay(
     schema: &Schema,
     problems: &mut Vec<Problem>,
 ) {
-    let mut by_variable: HashMap<String, String> = HashMap::new();
+    let (mut by_variable, mut renamed) = (HashMap::<String, String>::new(), HashMap::new());
     for Override { source, path, value } in over {
         let is_variable = matches!(source.giver, Giver::Variable(_));
         let name = source.name().to_owned();
         let number = document.add(source);
-        let put = Put { whole: &schema.value, source: number, is_variable };
+        let put = Put { whole: &schema.value, source: number, is_variable, renamed: &renamed };
         let mut value = match value {
             Ok(value) => value,
             Err(broken) => {
@@ -198,7 +254,7 @@ pub(super) fn lay(
             continue;
         }
         match put.find(&mut document.root, &steps) {
-            Ok(Found { node, path, field }) => {
+            Ok(Found { node, path, field, item }) => {
                 if is_variable && let Some(other) = by_variable.get(&path) {
                     let problem = Problem::invalid(path, format!("{other} sets this, too")).at(&value.span);
                     problems.push(problem.help("unset one of the two"));
@@ -206,10 +262,13 @@ pub(super) fn lay(
                     continue;
                 }
                 let covered = std::mem::replace(node, value);
-                document.cover(&field, covered);
                 if is_variable {
+                    if let Some(item) = item.filter(|_| field == "id") {
+                        renamed.insert(item, put.id(&covered));
+                    }
                     by_variable.insert(path, name);
                 }
+                document.cover(&field, covered);
             }
             Err(problem) => {
                 problems.push(*problem);
@@ -224,6 +283,9 @@ struct Put<'a> {
     whole: &'a Value,
     source: usize,
     is_variable: bool,
+    /// The ids, by their items' paths, that variables have replaced: these have no order, so each goes by the ids that are
+    /// there without them.
+    renamed: &'a HashMap<String, Option<Id>>,
 }
 
 struct Found<'n> {
@@ -231,6 +293,16 @@ struct Found<'n> {
     path: String,
     /// The field that it is, or that it is an item of.
     field: String,
+    /// The item that it is a field of.
+    item: Option<String>,
+}
+
+/// An item's id as a step names it.
+#[derive(Clone)]
+struct Id {
+    text: String,
+    /// Whether it may be shown.
+    is_shown: bool,
 }
 
 impl<'a> Put<'a> {
@@ -249,56 +321,75 @@ impl<'a> Put<'a> {
     /// Goes down a path. A table that is missing is made; an item is not.
     fn find<'n>(&self, root: &'n mut Node, steps: &[Step]) -> Result<Found<'n>, Box<Problem>> {
         let mut schema = Some(resolved(self.whole, self.whole));
-        let (mut node, mut path, mut field) = (root, String::new(), String::new());
-        let mut steps = steps.iter().peekable();
-        while let Some(step) = steps.next() {
-            let span = self.span(&step.range);
+        let mut found = Found { node: root, path: String::new(), field: String::new(), item: None };
+        let mut left = steps;
+        while let Some((step, after)) = left.split_first() {
             let is_list = schema.is_some_and(|schema| schema.get("items").is_some());
-            if let Content::Null = node.value {
-                node.value = if is_list { Content::List(Vec::new()) } else { Content::Table(Vec::new()) };
+            if let Content::Null = found.node.value {
+                found.node.value =
+                    if is_list { Content::List(Vec::new()) } else { Content::Table(Vec::new()) };
             }
-            let at = path.clone();
-            let nothing_there = match node.value {
+            let at = found.path.clone();
+            let nothing_there = match found.node.value {
                 Content::Table(_) => "it is an object: it has keys, and no items".to_owned(),
-                _ => format!("it is {}: nothing stands in it", node.kind()),
+                _ => format!("it is {}, which has no keys", found.node.kind()),
             };
-            let next = match &mut node.value {
+            let next = match &mut found.node.value {
                 Content::List(items) => {
-                    let index = self.index(items, step, &path)?;
-                    path = format!("{path}[{index}]");
+                    let index = self.index(items, step, after, &at)?;
                     schema = schema.and_then(|schema| schema.get("items"));
-                    items.get_mut(index)
+                    let path = format!("{at}[{index}]");
+                    items.get_mut(index).map(|node| Found {
+                        node,
+                        item: Some(path.clone()),
+                        path,
+                        field: found.field,
+                    })
                 }
                 Content::Table(entries) if !step.is_item => {
-                    let key = self.key(entries, step, schema, &path)?;
-                    let dot = if path.is_empty() { "" } else { "." };
-                    path = format!("{path}{dot}{}", shown(&key));
+                    let key = self.key(entries, step, schema, &at)?;
                     schema = schema.and_then(|schema| schema.get("properties")?.get(&key));
-                    let place = match entries.iter().position(|entry| entry.key == key) {
-                        Some(place) => place,
-                        None => {
-                            entries.push(Entry::new(key.clone(), span, Node::new(Content::Null, span)));
-                            entries.len() - 1
-                        }
-                    };
-                    field = key;
-                    entries.get_mut(place).map(|entry| {
-                        if steps.peek().is_none() {
-                            entry.key_span = span;
-                        }
-                        &mut entry.node
+                    let entry = self.entry(entries, &key, step, after.is_empty());
+                    let item = found.item.filter(|item| *item == at);
+                    entry.map(|entry| Found {
+                        node: &mut entry.node,
+                        path: below(&at, &key),
+                        field: key,
+                        item,
                     })
                 }
                 _ => None,
             };
-            node = next.ok_or_else(|| Problem::invalid(&at, nothing_there).at(&span))?;
+            let span = self.span(&step.range);
+            found = next.ok_or_else(|| Problem::invalid(&at, nothing_there).at(&span))?;
             schema = schema.map(|schema| resolved(self.whole, schema));
+            left = after;
         }
-        Ok(Found { node, path, field })
+        Ok(found)
     }
 
-    /// The item that a step names, by its place or its id.
-    fn index(&self, items: &[Node], step: &Step, path: &str) -> Result<usize, Box<Problem>> {
+    /// The entry of a key, made where it is missing. The last step is where it is written.
+    fn entry<'n>(
+        &self,
+        entries: &'n mut Vec<Entry>,
+        key: &str,
+        step: &Step,
+        is_last: bool,
+    ) -> Option<&'n mut Entry> {
+        let span = self.span(&step.range);
+        let place = entries.iter().position(|entry| entry.key == key).unwrap_or(entries.len());
+        if place == entries.len() {
+            entries.push(Entry::new(key.to_owned(), span, Node::new(Content::Null, span)));
+        }
+        let entry = entries.get_mut(place)?;
+        if is_last {
+            entry.key_span = span;
+        }
+        Some(entry)
+    }
+
+    /// The item that a step names, by its place or its id. What comes after it may show that an id was meant that has dots.
+    fn index(&self, items: &[Node], step: &Step, after: &[Step], path: &str) -> Result<usize, Box<Problem>> {
         let refuse = |what: String| Problem::invalid(path, what).at(&self.span(&step.range));
         let count = match items.len() {
             0 => "is empty".to_owned(),
@@ -317,18 +408,26 @@ impl<'a> Put<'a> {
             let help = "an item is not made by setting its keys: set the whole list, as JSON";
             return Err(Box::new(problem.help(help)));
         }
-        let ids: Vec<_> = items.iter().map(|item| self.id(item)).collect();
-        let is_meant = |id: &Option<(String, bool)>| id.as_ref().is_some_and(|(id, _)| *id == step.text);
+        let ids: Vec<_> =
+            items.iter().enumerate().map(|(index, item)| self.id_of(item, index, path)).collect();
+        let is_meant = |id: &Option<Id>| id.as_ref().is_some_and(|id| id.text == step.text);
         let named: Vec<_> = ids.iter().enumerate().filter(|(_, id)| is_meant(id)).collect();
         Err(Box::new(match named.as_slice() {
             [(index, _)] => return Ok(*index),
             [] => {
-                let known: Vec<_> = ids.iter().flatten().filter(|(_, shown)| *shown).collect();
-                let known: Vec<_> = known.iter().map(|(id, _)| id.as_str()).collect();
+                let known: Vec<_> = ids.iter().flatten().filter(|id| id.is_shown).collect();
+                let known: Vec<_> = known.iter().map(|id| id.text.as_str()).collect();
                 let problem = refuse(format!("none has the id {wanted:?}"));
+                if let Some(id) = known.iter().find(|id| is_torn(id, step, after)) {
+                    return Err(Box::new(
+                        problem.help(format!("an id with dots goes in brackets: write {path}[{id}]")),
+                    ));
+                }
                 match did_you_mean(&step.text, known.iter().copied()) {
                     Some(meant) => problem.meant(Some(meant)),
-                    None if known.is_empty() => problem.help(format!("{by_place}; the list {count}")),
+                    None if known.len() < items.len() => {
+                        problem.help(format!("{by_place}; the list {count}"))
+                    }
                     None if known.len() == 1 => problem.help(format!("the only id is {}", listed(&known))),
                     None => problem.help(format!("the ids are {}", listed(&known))),
                 }
@@ -340,12 +439,18 @@ impl<'a> Put<'a> {
         }))
     }
 
-    /// An item's id as a step names it, and whether it may be shown.
-    fn id(&self, item: &Node) -> Option<(String, bool)> {
-        let node = &item.entry("id")?.node;
+    /// The id of an item of the list at a path.
+    fn id_of(&self, item: &Node, index: usize, path: &str) -> Option<Id> {
+        match self.renamed.get(&format!("{path}[{index}]")).filter(|_| self.is_variable) {
+            Some(before) => before.clone(),
+            None => self.id(&item.entry("id")?.node),
+        }
+    }
+
+    fn id(&self, node: &Node) -> Option<Id> {
         let text = env::replaced_in(node.as_text()?)?;
         let is_shown = node.as_name("id") == Some(text.as_str());
-        Some((if self.is_variable { in_variables(&text) } else { text }, is_shown))
+        Some(Id { text: if self.is_variable { in_variables(&text) } else { text }, is_shown })
     }
 
     /// The key that a step names. A variable's is one of the schema, or one that is there, or in lower case.
@@ -375,6 +480,12 @@ impl<'a> Put<'a> {
             }
         }
     }
+}
+
+/// Whether an id that has dots was taken for a step and some after it.
+fn is_torn(id: &str, step: &Step, after: &[Step]) -> bool {
+    let mut steps = [step].into_iter().chain(after);
+    id.contains('.') && id.split('.').all(|part| steps.next().is_some_and(|step| step.text == part))
 }
 
 /// A key or an id as the names of variables have it.

@@ -85,12 +85,15 @@ impl Loader {
             Base::File(file) => Document::from_file(file)?,
             Base::Text { text, name, format } => Document::parse(text, name, *format)?,
         };
-        let variables = if self.environment { env::variables() } else { Vec::new() };
+        let (variables, ignored) = match self.environment {
+            true => (env::variables(), env::ignored()),
+            false => Default::default(),
+        };
         let mut over: Vec<_> =
             variables.iter().map(|(name, value)| Override::variable(name, value.as_deref())).collect();
         // The environment has no order: what is farther out comes first.
         over.sort_by(|one, other| (one.depth(), one.name()).cmp(&(other.depth(), other.name())));
         over.extend(self.assignments.iter().map(|assignment| Override::flag(assignment)));
-        Config::of_layers(document, over)
+        Config::of_layers(document, over, &ignored)
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use fit::Schema;
 pub(crate) use providers::Provider;
 
 use crate::plugins::Registry;
-use document::{Content, Document, Node};
+use document::{Content, Document, Node, Span};
 use problem::Problem;
 
 /// The schema of a whole document. It is our own, so that it is one is proved by every test.
@@ -48,9 +48,10 @@ static SCHEMA: LazyLock<Option<Schema>> = LazyLock::new(|| Schema::of::<Config>(
 /// The built-in plugins.
 static BUILT_IN: LazyLock<Registry> = LazyLock::new(Registry::new);
 
-/// What a config was read from, and what it was then. Equal to every other: two configs that say the same are the same.
+/// What a config was read from, what it was then, and which variables set nothing although they look so. Equal to every
+/// other: two configs that say the same are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Loaded(Option<Arc<Document>>, Option<Arc<Config>>);
+pub(crate) struct Loaded(Option<Arc<Document>>, Option<Arc<Config>>, Arc<[Span]>);
 
 /// Without the text, which may hold credentials.
 impl fmt::Debug for Loaded {
@@ -94,8 +95,13 @@ impl Config {
         Loader::text(text, name, format).load()
     }
 
-    fn of_layers(mut document: Document, over: Vec<layers::Override>) -> Result<Config, Error> {
+    fn of_layers(
+        mut document: Document,
+        over: Vec<layers::Override>,
+        ignored: &[String],
+    ) -> Result<Config, Error> {
         let (mut problems, mut unset) = (Vec::new(), Vec::new());
+        let ignored = ignored.iter().map(|name| layers::ignored(&mut document, name)).collect();
         if let Some(schema) = SCHEMA.as_ref() {
             layers::lay(&mut document, over, schema, &mut problems);
         }
@@ -106,27 +112,16 @@ impl Config {
             problem::error(std::mem::take(&mut problems), &document)?;
         }
         let document = Arc::new(document);
-        let mut config = read(&document, problems, &BUILT_IN, false)?;
+        let known = Known { registry: &BUILT_IN, impls: false, only: None };
+        let mut config = read(&document, problems, known)?;
         let read = Arc::new(config.clone());
-        config.loaded = Loaded(Some(document), Some(read));
+        config.loaded = Loaded(Some(document), Some(read), ignored);
         Ok(config)
     }
 
-    /// Leaves one agent alone.
-    pub fn keep_agent(&mut self, id: &str) {
-        let kept: Vec<_> = self.agents.iter().map(|agent| agent.id == id).collect();
-        self.agents.retain(|agent| agent.id == id);
-        let Loaded(document, read) = &mut self.loaded;
-        if let Some(document) = document {
-            Arc::make_mut(document).keep_items("agents", &kept);
-        }
-        if let Some(read) = read {
-            Arc::make_mut(read).agents.retain(|agent| agent.id == id);
-        }
-    }
-
-    /// Checks a config again that may have been made or changed in code, by what the program has registered.
-    pub(crate) fn check(&self, registry: &Registry) -> Result<(), Error> {
+    /// Checks a config again that may have been made or changed in code, by what the program has registered. Where one agent
+    /// alone is to be made ready, the others' plugins need not be there.
+    pub(crate) fn check(&self, registry: &Registry, only: Option<usize>) -> Result<(), Error> {
         if self.loaded.1.as_deref() == Some(self) && !self.has_impls() {
             return Ok(());
         }
@@ -136,7 +131,7 @@ impl Config {
             Some(loaded) => loaded.changed_to(&value),
             None => Document::of_value(&value),
         };
-        read(&document, Vec::new(), registry, true).map(|_| ())
+        read(&document, Vec::new(), Known { registry, impls: true, only }).map(|_| ())
     }
 
     /// Whether it names a plugin that only the program can know.
@@ -152,55 +147,55 @@ impl Config {
         of_all.iter().any(|name| name.is_some()) || self.agents.iter().any(of_agent)
     }
 
-    /// One error of all agents that cannot be made ready, each with its place.
-    pub(crate) fn all_of(&self, refused: Vec<(usize, Error)>) -> Result<(), Error> {
-        let path = |index: usize, error: &Error| match error.context("path").and_then(Value::as_str) {
-            Some(path) => format!("agents[{index}].{path}"),
-            // What the model says of its own settings begins with the setting.
-            None => match error.message().split_once(' ') {
-                Some((setting, _)) if setting.starts_with("llm.") => {
-                    format!("agents[{index}].{}", setting.trim_end_matches(':'))
-                }
-                _ => format!("agents[{index}]"),
-            },
-        };
+    /// What keeps agents from being made ready, each by its place. An error's `path` leads on from its agent.
+    pub(crate) fn problems_of(&self, refused: &[(usize, Error)]) -> Vec<Problem> {
         let loaded = self.loaded.0.as_deref();
-        if let [(index, error)] = refused.as_slice() {
-            let path = path(*index, error);
-            let node = loaded.and_then(|loaded| Some((loaded, node_at(&loaded.root, &path)?)));
-            let error = error.clone().with_place(&format!("agents[{index}]"));
-            return Err(match node {
-                Some((loaded, node)) => error.with_place(&loaded.place(Some(node.span)).to_string()),
-                None => error,
-            }
-            .with_context("path", path));
-        }
-        let document = match loaded {
-            Some(loaded) => loaded,
-            None => &Document::of_value(&Value::Null),
-        };
-        let problems = refused.iter().map(|(index, error)| {
-            let path = path(*index, error);
-            let problem = Problem::new(error.code(), &path, error.message());
-            let problem = match error.hint() {
-                Some(hint) => problem.help(hint),
-                None => problem,
+        let problem = |(index, error): &(usize, Error)| {
+            let path = match error.context("path").and_then(Value::as_str) {
+                Some(path) => format!("agents[{index}].{path}"),
+                None => format!("agents[{index}]"),
             };
-            match node_at(&document.root, &path) {
-                Some(node) if loaded.is_some() => problem.at(&node.span),
-                _ => problem,
+            let node = loaded.and_then(|loaded| node_at(&loaded.root, &path));
+            let said = |text: &str| node.map_or(text.to_owned(), |node| node.without_value(text));
+            let problem =
+                Problem::new(error.code(), &path, said(error.message())).meant(error.hint().map(said));
+            match node {
+                Some(node) => problem.at(&node.begin_span()),
+                None => problem,
             }
-        });
-        problem::error(problems.collect(), document)
+        };
+        refused.iter().map(problem).collect()
     }
+
+    /// One error of all agents that cannot be made ready.
+    pub(crate) fn all_of(&self, refused: &[(usize, Error)]) -> Result<(), Error> {
+        self.refuse(self.problems_of(refused)).map_err(|error| match refused {
+            // The only one keeps what led to it.
+            [(_, only)] => {
+                let context = |field| error.context(field).cloned().unwrap_or_default();
+                let told = only.clone().with_message(error.message());
+                let told = error.hint().map_or(told.clone(), |hint| told.with_hint(hint));
+                told.with_context("path", context("path")).with_context("problems", context("problems"))
+            }
+            _ => error,
+        })
+    }
+}
+
+/// By what a document is read: the plugins, whether they are the program's so that every `impl` is known, and the one
+/// agent whose plugins alone need be there.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    registry: &'a Registry,
+    impls: bool,
+    only: Option<usize>,
 }
 
 /// Everything that is wrong with a document, or what it says.
 fn read(
     document: &Document,
     mut problems: Vec<Problem>,
-    registry: &Registry,
-    knows_impls: bool,
+    Known { registry, impls, only }: Known<'_>,
 ) -> Result<Config, Error> {
     let Some(schema) = SCHEMA.as_ref() else {
         return Err(Error::new(codes::CONFIG_ERROR, "the schema of configs is none"));
@@ -208,7 +203,7 @@ fn read(
     let mut mended = document.root.clone();
     schema.check(&mut mended, "", fit::DOCUMENT, &mut problems);
     lacking::check(schema, &mended, &mut problems);
-    check::Check { registry, knows_impls, problems: &mut problems }.document(&mut mended);
+    check::Check { registry, knows_impls: impls, only, problems: &mut problems }.document(&mut mended);
     // What is missing because somebody wrote null is missing there.
     for problem in &mut problems {
         let null = node_at(&document.root, &problem.path);
@@ -223,10 +218,16 @@ fn read(
 /// What the schema lets pass and a type does not: a number that is too large for it.
 fn unread(error: &serde_path_to_error::Error<serde_json::Error>, document: &Document) -> Error {
     let path = error.path().to_string();
-    let what = aplomb_core::redact::text(&error.inner().to_string());
+    let what = problem::without_text(&error.inner().to_string());
     let problem = match node_at(&document.root, &path) {
-        Some(node) if node.is_replaced() => Problem::invalid(&path, "it does not fit").at(&node.span),
-        Some(node) => Problem::invalid(&path, what).at(&node.span),
+        Some(node) => {
+            let what = match &node.value {
+                Content::Number(_) => format!("{} is too large a number", node.as_number()),
+                _ if node.holds_replaced() => "it does not fit".to_owned(),
+                _ => what,
+            };
+            Problem::invalid(&path, what).at(&node.span)
+        }
         None => Problem::invalid(&path, what),
     };
     problem::error(vec![problem], document)
@@ -234,12 +235,19 @@ fn unread(error: &serde_path_to_error::Error<serde_json::Error>, document: &Docu
         .unwrap_or_else(|| Error::new(codes::CONFIG_VALIDATION, path))
 }
 
-/// The value at `agents[0].llm.model`.
-fn node_at<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
-    path.split(['.', '[']).filter(|step| !step.is_empty()).try_fold(root, |node, step| {
-        match step.strip_suffix(']') {
-            Some(index) => node.items().get(index.parse::<usize>().ok()?),
-            None => Some(&node.entry(step)?.node),
-        }
+/// The value at a path that is a text, as errors have it: `agents[0].llm.model`. Keys may have dots: the document says
+/// where one ends.
+fn node_at<'a>(node: &'a Node, path: &str) -> Option<&'a Node> {
+    let path = path.strip_prefix('.').unwrap_or(path);
+    if path.is_empty() {
+        return Some(node);
+    }
+    if let Some((index, after)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
+        return node_at(node.items().get(index.parse::<usize>().ok()?)?, after);
+    }
+    node.entries().iter().find_map(|entry| {
+        let after = path.strip_prefix(entry.key.as_str())?;
+        let is_whole = after.is_empty() || after.starts_with(['.', '[']);
+        if is_whole { node_at(&entry.node, after) } else { None }
     })
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use aplomb_core::error::{Code, Error, codes};
 use serde_json::json;
 
-use super::document::{Document, Giver, Span};
+use super::document::{Document, Giver, Node, Span};
 
 /// The most problems that are spelt out.
 const MOST: usize = 40;
@@ -36,6 +36,16 @@ impl<'a> Path<'a> {
     pub(crate) fn item(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Step::Item(index) }
     }
+
+    /// The value that stands there.
+    pub(super) fn find<'n>(&self, root: &'n Node) -> Option<&'n Node> {
+        let owner = self.parent.map_or(Some(root), |parent| parent.find(root))?;
+        match self.step {
+            Step::Root => Some(owner),
+            Step::Field(name) => owner.entry(name).map(|entry| &entry.node),
+            Step::Item(index) => owner.items().get(index),
+        }
+    }
 }
 
 impl fmt::Display for Path<'_> {
@@ -47,15 +57,30 @@ impl fmt::Display for Path<'_> {
             Step::Root => Ok(()),
             Step::Item(index) => write!(f, "[{index}]"),
             Step::Field(name) => {
-                let dot = if self.parent.is_some_and(|parent| matches!(parent.step, Step::Root)) {
-                    ""
-                } else {
-                    "."
-                };
-                write!(f, "{dot}{}", shown(name))
+                let is_first = self.parent.is_some_and(|parent| matches!(parent.step, Step::Root));
+                write_key(f, is_first, name)
             }
         }
     }
+}
+
+/// Puts a key behind a path: `.model`, and `["a.b"]` where it could be taken for several steps or for no key.
+fn write_key(to: &mut impl Write, is_first: bool, key: &str) -> fmt::Result {
+    let is_odd = key.is_empty() || key.contains(|sign: char| ".[]=\"".contains(sign) || sign.is_whitespace());
+    let key = shown(key);
+    match (is_odd, is_first) {
+        (true, _) => write!(to, "[{key:?}]"),
+        (false, true) => to.write_str(&key),
+        (false, false) => write!(to, ".{key}"),
+    }
+}
+
+/// The path of a field of what stands at another path.
+pub(super) fn below(path: &str, key: &str) -> String {
+    let mut path = path.to_owned();
+    let is_first = path.is_empty();
+    let _never_fails = write_key(&mut path, is_first, key);
+    path
 }
 
 /// A key as it is shown: without what may be a credential in the place of a key, and not at any length.
@@ -65,6 +90,19 @@ pub(crate) fn shown(key: &str) -> String {
         Some((end, _)) => format!("{}…", clean.get(..end).unwrap_or_default()),
         None => clean,
     }
+}
+
+/// What serde says of a value, without the text that it repeats, which may be a secret.
+pub(super) fn without_text(what: &str) -> String {
+    let what = aplomb_core::redact::text(what);
+    for (before, after) in [("string \"", "\", expected"), ("unknown variant `", "`, expected")] {
+        let quoted =
+            what.split_once(before).and_then(|(head, rest)| Some((head, rest.rsplit_once(after)?.1)));
+        if let Some((head, tail)) = quoted {
+            return format!("{head}{}, expected{tail}", before.trim_end_matches([' ', '"', '`']));
+        }
+    }
+    what
 }
 
 /// One thing that is wrong.

@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::document::{Content, Document, Giver, Node, Place};
+use super::fit::VERBATIM;
+use super::problem::below;
 use super::{Config, env};
 
 /// A value of a config that holds no other, and where it comes from.
@@ -84,6 +86,7 @@ impl Config {
             now: &now,
             read: read.as_ref(),
             node: self.loaded.0.as_ref().map(|document| &document.root),
+            is_verbatim: false,
         };
         settings_of(self.loaded.0.as_deref(), root, String::new(), &mut settings);
         Ok(settings)
@@ -97,21 +100,23 @@ struct Values<'a> {
     now: &'a Value,
     read: Option<&'a Value>,
     node: Option<&'a Node>,
+    /// Whether null is a value here, and no default.
+    is_verbatim: bool,
 }
 
 fn settings_of(document: Option<&Document>, values: Values<'_>, path: String, settings: &mut Vec<Setting>) {
-    let Values { shown, now, read, node } = values;
+    let Values { shown, now, read, node, is_verbatim } = values;
     match (shown, now) {
         (Value::Object(fields), Value::Object(_)) if !fields.is_empty() => {
             for (key, shown) in fields {
-                let dot = if path.is_empty() { "" } else { "." };
                 let values = Values {
                     shown,
                     now: now.get(key).unwrap_or(shown),
                     read: read.and_then(|read| read.get(key)),
                     node: node.and_then(|node| Some(&node.entry(key)?.node)),
+                    is_verbatim: is_verbatim || VERBATIM.contains(&&**key),
                 };
-                settings_of(document, values, format!("{path}{dot}{key}"), settings);
+                settings_of(document, values, below(&path, key), settings);
             }
         }
         (Value::Array(items), Value::Array(_)) if !items.is_empty() => {
@@ -121,6 +126,7 @@ fn settings_of(document: Option<&Document>, values: Values<'_>, path: String, se
                     now: now.get(index).unwrap_or(shown),
                     read: read.and_then(|read| read.get(index)),
                     node: node.and_then(|node| node.items().get(index)),
+                    is_verbatim,
                 };
                 settings_of(document, values, format!("{path}[{index}]"), settings);
             }
@@ -129,7 +135,9 @@ fn settings_of(document: Option<&Document>, values: Values<'_>, path: String, se
             let source = match (read, document, node) {
                 (Some(read), _, _) if read != now => Origin { kind: Layer::Code, ..Origin::default() },
                 (None, _, _) => Origin { kind: Layer::Code, ..Origin::default() },
-                (_, Some(document), Some(node)) => origin(document, node),
+                (_, Some(document), Some(node)) if is_verbatim || !matches!(node.value, Content::Null) => {
+                    origin(document, node)
+                }
                 _ => Origin::default(),
             };
             settings.push(Setting { path, value: shown.clone(), source });
@@ -138,9 +146,6 @@ fn settings_of(document: Option<&Document>, values: Values<'_>, path: String, se
 }
 
 fn origin(document: &Document, node: &Node) -> Origin {
-    if let Content::Null = node.value {
-        return Origin::default();
-    }
     let kind = match document.source(Some(node.span)).map(|source| &source.giver) {
         Some(Giver::Variable(_)) => Layer::Environment,
         Some(Giver::Flag(_)) => Layer::Flag,

@@ -8,15 +8,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::document::{Content, Document, Node, Place, is_secret};
-use super::problem::Problem;
+use super::problem::{Path, Problem};
 use super::providers::Provider;
-use super::{Config, LlmConfig, node_at, problem};
+use super::{Config, LlmConfig, env, problem};
 
 /// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Warning {
-    /// The value's path, such as `agents[0].llm.api_key_env`.
+    /// The value's path, such as `agents[0].llm.api_key_env`; empty where there is no value.
     pub path: String,
     /// Where it stands.
     #[serde(flatten)]
@@ -30,7 +30,8 @@ pub struct Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Warning { path, place, message, hint } = self;
-        write!(f, "{path}: {message} ({place})")?;
+        let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        write!(f, "{path}{message} ({place})")?;
         hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
@@ -39,35 +40,42 @@ impl Config {
     /// What is likely to be a mistake.
     pub(crate) fn suspicions(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (at, llm) in self.models() {
-            let mut suspect = |code: Code, key: &str, what: String, help: &str| {
-                let path = format!("{at}.{key}");
-                let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
-                problems.push(match self.node_at(&path) {
+        for variable in self.loaded.2.iter() {
+            let problem = Problem::new(codes::CONFIG_LOAD, "", "this variable sets nothing").at(variable);
+            problems.push(problem.meant(Some(
+                "the names of those that set values begin with APLOMB_CONFIG__, in upper case".to_owned(),
+            )));
+        }
+        self.each_model(&mut |at, llm| {
+            let mut suspect = |code: Code, path: &Path<'_>, what: &str, help: &str| {
+                let node = self.node(path);
+                let said = |text: &str| node.map_or(text.to_owned(), |node| node.without_value(text));
+                let problem = Problem::new(code, path, said(what)).meant(Some(said(help)));
+                problems.push(match node {
                     Some(node) => problem.at(&node.span),
                     None => problem,
                 });
             };
             if let Err(error) = crate::model::check_key(llm) {
-                let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
                 let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
-                suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
+                let help = error.hint().unwrap_or_default();
+                suspect(codes::CONFIG_LOAD, &at.field(key), error.message(), help);
             }
             let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
             let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
             if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
-                let what = "credentials are sent there without encryption".to_owned();
-                suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
+                let what = "credentials are sent there without encryption";
+                suspect(codes::CONFIG_VALIDATION, &at.field("api_base"), what, "use https");
             }
+            let headers = at.field("extra_headers");
             for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
-                let key = format!("extra_headers.{name}");
-                let written = self.node_at(&format!("{at}.{key}"));
-                if written.is_some_and(|node| !node.is_replaced()) {
-                    let what = "a credential stands in the config".to_owned();
-                    suspect(codes::CONFIG_VALIDATION, &key, what, "write ${VARIABLE}, and set the variable");
+                let path = headers.field(name);
+                if self.node(&path).is_some_and(|node| !node.is_replaced()) {
+                    let what = "a credential stands in the config";
+                    suspect(codes::CONFIG_VALIDATION, &path, what, "write ${VARIABLE}, and set the variable");
                 }
             }
-        }
+        });
         problems
     }
 
@@ -75,39 +83,56 @@ impl Config {
     /// that anybody would miss.
     pub fn notes(&self) -> Vec<Warning> {
         let mut notes = Vec::new();
-        for (at, llm) in self.models() {
+        self.each_model(&mut |at, llm| {
             let is_script = matches!(Provider::find(&llm.provider), Some(Provider::Mock));
-            let (path, what, help) = match &llm.pricing {
-                None if is_script => continue,
+            let mut note = |path: &Path<'_>, what: &str, help: &str| {
+                let note = Problem::invalid(path, what).help(help);
+                notes.push(match self.node(path) {
+                    Some(node) => note.at(&node.span),
+                    None => note,
+                });
+            };
+            match &llm.pricing {
+                None if is_script => {}
                 None => {
                     let what =
                         "its price is not known: no run tells its cost, and one with max_cost_usd is refused";
-                    (at, what, "set pricing")
+                    note(at, what, "set pricing");
                 }
                 Some(pricing) if !llm.cache.is_empty() && pricing.cached_write.is_none() => {
                     let what = "what is written to the cache is counted at the price of input";
-                    (format!("{at}.pricing"), what, "set cached_write")
+                    note(&at.field("pricing"), what, "set cached_write");
                 }
-                Some(_) => continue,
-            };
-            let note = Problem::invalid(&path, what).help(help);
-            notes.push(match self.node_at(&path) {
-                Some(node) => note.at(&node.span),
-                None => note,
-            });
-        }
+                Some(_) => {}
+            }
+        });
         self.warnings(&notes)
     }
 
-    /// All models of all agents, each with its path.
-    fn models(&self) -> impl Iterator<Item = (String, &LlmConfig)> {
-        self.agents.iter().enumerate().flat_map(|(index, agent)| {
-            let first = (format!("agents[{index}].llm"), &agent.llm);
-            let fallbacks = agent.llm.fallbacks.iter().enumerate();
-            let fallbacks =
-                fallbacks.map(move |(place, llm)| (format!("agents[{index}].llm.fallbacks[{place}]"), llm));
-            [first].into_iter().chain(fallbacks)
-        })
+    /// Visits all models of all agents, each with its path.
+    fn each_model(&self, visit: &mut dyn FnMut(&Path<'_>, &LlmConfig)) {
+        let root = Path::root();
+        let agents = root.field("agents");
+        for (index, agent) in self.agents.iter().enumerate() {
+            let agent_at = agents.item(index);
+            let llm_at = agent_at.field("llm");
+            visit(&llm_at, &agent.llm);
+            let fallbacks = llm_at.field("fallbacks");
+            for (place, llm) in agent.llm.fallbacks.iter().enumerate() {
+                visit(&fallbacks.item(place), llm);
+            }
+        }
+    }
+
+    /// What stands for the name of an agent's model where that is from the environment; the first model's place is 0.
+    pub(crate) fn shown_model(&self, agent: usize, place: usize) -> Option<&str> {
+        let root = &self.loaded.0.as_ref()?.root;
+        let llm = root.at(&["agents"])?.items().get(agent)?.at(&["llm"])?;
+        let llm = match place.checked_sub(1) {
+            None => llm,
+            Some(place) => llm.at(&["fallbacks"])?.items().get(place)?,
+        };
+        llm.at(&["model"])?.written.as_deref()
     }
 
     /// Suspicions as warnings.
@@ -149,8 +174,8 @@ impl Config {
         }
     }
 
-    fn node_at(&self, path: &str) -> Option<&Node> {
-        node_at(&self.loaded.0.as_ref()?.root, path)
+    fn node(&self, path: &Path<'_>) -> Option<&Node> {
+        path.find(&self.loaded.0.as_ref()?.root)
     }
 
     /// The config with its defaults. What came from the environment is shown as `${VARIABLE}`, in a text or in place of
@@ -232,7 +257,7 @@ fn hide_what_is_sent(value: &mut Value) {
 }
 
 fn is_variable(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.starts_with("${") && text.ends_with('}') && !text.contains(":-"))
+    value.as_str().is_some_and(env::is_variable)
 }
 
 /// Whether what is sent to an address can be read on the way.

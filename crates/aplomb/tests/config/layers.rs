@@ -2,7 +2,7 @@
 //! command line's tests have them.
 
 use aplomb::config::{Config, Format, Layer, Loader, Setting};
-use aplomb::{Error, Runtime};
+use aplomb::{Error, RunBudget, Runtime};
 use serde_json::{Value, json};
 
 use crate::support::{RIGHT, but};
@@ -209,21 +209,30 @@ fn a_mistake_that_is_found_later_and_a_warning_name_the_layer_of_the_value() {
 }
 
 #[test]
-fn an_agent_that_is_kept_alone_keeps_its_places_and_its_neighbours_secrets() {
+fn an_agent_that_is_made_ready_alone_keeps_its_place_and_its_neighbours_secrets() {
     let canary = "canary-51c9e2aa70b1";
     let other = format!("{{\"id\": \"b\", \"llm\": {{\"provider\": \"openai\", \"model\": \"{canary}\"}}}},");
     // In one line, so that an excerpt has both.
     let text = but("\"agents\": [", &format!("\"agents\": [{other}")).replace('\n', " ");
     let mut config = set(&text, ["agents.assistant.llm.temperature=1"]).unwrap();
-    config.keep_agent("assistant");
-    let settings = config.provenance(false).unwrap();
-    let (_, place) = source(&settings, "agents[0].llm.temperature");
-    assert_eq!(place, "--set agents.assistant.llm.temperature");
-    config.agents[0].llm.retry.max_attempts = 0;
-    let error = Runtime::builder(config).build().err().unwrap();
+    // The neighbour's key is not there.
+    let runtime = Runtime::builder(config.clone()).only("assistant").build().unwrap();
+    assert_eq!(runtime.list_agents(), ["assistant"]);
+    let costs = Runtime::builder(config.clone()).only("assistant");
+    let error = costs.check_budget(&RunBudget::new().max_cost_usd(1.0)).err().unwrap();
+    assert_eq!(error.context("path"), Some(&json!("agents[1].llm")));
+    assert!(error.message().starts_with("agents[1].llm: "), "{error}");
+    config.agents[1].llm.retry.max_attempts = 0;
+    let error = Runtime::builder(config).only("assistant").build().err().unwrap();
+    assert_eq!(error.context("path"), Some(&json!("agents[1].llm.retry.max_attempts")));
     assert!(
         error.message().contains('^') && !format!("{error}{:?}", error.details()).contains(canary),
         "{error}"
+    );
+    let error = Runtime::builder(set(RIGHT, []).unwrap()).only("asistant").build().err().unwrap();
+    assert_eq!(
+        (error.code().as_str(), error.hint()),
+        ("user.agent_not_found", Some("did you mean \"assistant\"?"))
     );
 }
 

@@ -8,7 +8,7 @@ mod toml;
 mod yaml;
 
 pub(super) use excerpt::is_secret;
-pub(super) use node::{Content, Entry, Node, Span};
+pub(super) use node::{Content, Entry, Form, Node, Span};
 pub use source::Place;
 pub(super) use source::{Giver, Source};
 
@@ -157,20 +157,6 @@ impl Document {
         self.covered.push(Entry::new(field.to_owned(), node.span, node));
     }
 
-    /// Leaves some items of a list alone.
-    pub(super) fn keep_items(&mut self, list: &str, kept: &[bool]) {
-        let Some(Entry { node: Node { value: Content::List(items), .. }, .. }) = self.root.entry_mut(list)
-        else {
-            return;
-        };
-        for (item, kept) in std::mem::take(items).into_iter().zip(kept) {
-            match kept {
-                true => items.push(item),
-                false => self.covered.push(Entry::new(list.to_owned(), item.span, item)),
-            }
-        }
-    }
-
     /// What messages call it.
     pub(super) fn name(&self) -> &str {
         self.sources.first().map_or("config", Source::name)
@@ -191,7 +177,8 @@ impl Document {
 /// What an override says: JSON where it reads as JSON, else a text.
 pub(super) fn value(raw: &str) -> Result<Node, Broken> {
     if serde_json::from_str::<IgnoredAny>(raw).is_err() {
-        return Ok(Node::text(raw.to_owned(), Span::here(0..raw.len())));
+        let text = Node::text(raw.to_owned(), Span::here(0..raw.len()));
+        return Ok(Node { form: Form::Bare, ..text });
     }
     let mut node = json::parse(raw)?;
     duplicates(&node)?;

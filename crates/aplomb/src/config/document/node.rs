@@ -41,6 +41,19 @@ pub(in crate::config) struct Node {
     pub(in crate::config) written: Option<Box<str>>,
     /// The text that it was read from, where the text itself may be meant: `1.0` is a number, and a version.
     pub(in crate::config) or_text: Option<Box<str>>,
+    /// How its text is written, where it is one.
+    pub(in crate::config) form: Form,
+}
+
+/// How a text came to be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Form {
+    /// As its document writes texts.
+    Written,
+    /// By what was set over the document: it is no JSON.
+    Bare,
+    /// By variables that were replaced in it.
+    Filled,
 }
 
 #[derive(Debug, Clone)]
@@ -76,7 +89,7 @@ impl Entry {
 
 impl Node {
     pub(in crate::config) fn new(value: Content, span: Span) -> Node {
-        Node { value, span, written: None, or_text: None }
+        Node { value, span, written: None, or_text: None, form: Form::Written }
     }
 
     pub(in crate::config) fn text(text: String, span: Span) -> Node {
@@ -260,6 +273,27 @@ impl Node {
     /// Whether its value is from the environment, in whole or in part.
     pub(in crate::config) fn is_replaced(&self) -> bool {
         self.written.is_some()
+    }
+
+    /// A text without this value where it is from the environment: what stands for it takes its place.
+    pub(in crate::config) fn without_value(&self, text: &str) -> String {
+        match (self.as_text(), &self.written) {
+            (Some(value), Some(written)) if !value.is_empty() => text.replace(value, written),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// Where it is pointed at as a whole: at its beginning, where it holds others.
+    pub(in crate::config) fn begin_span(&self) -> Span {
+        match self.value {
+            Content::List(_) | Content::Table(_) => self.span.begin(),
+            _ => self.span,
+        }
+    }
+
+    /// Whether anything in it is from the environment.
+    pub(in crate::config) fn holds_replaced(&self) -> bool {
+        self.is_replaced() || self.inner().any(Node::holds_replaced)
     }
 
     pub(in crate::config) fn is_table(&self) -> bool {
