@@ -23,8 +23,10 @@ mod memory;
 mod model;
 pub mod plugins;
 mod probe;
+pub mod provider;
 mod request;
 mod runtime;
+mod session;
 mod stream;
 pub mod tools;
 
@@ -32,7 +34,7 @@ pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
 pub use aplomb_core::message::{Block, ImageSource, Message, Role};
-pub use aplomb_core::run::{Ask, Capability, Pattern, RunUsage, StopReason, View};
+pub use aplomb_core::run::{Ask, Assembler, Assembly, Capability, Pattern, RunUsage, StopReason, View};
 pub use aplomb_core::{decide, failure, near, redact, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
 pub use credential::{CommandCredential, Credential, CredentialRequest, CredentialSource, EnvCredential};
@@ -40,6 +42,7 @@ pub use memory::Memory;
 pub use probe::{Probe, probe};
 pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_people};
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
+pub use session::SessionStore;
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};
 
 /// What the derive's code is written in. Not part of the API.

@@ -21,9 +21,9 @@ use crate::config::{Config, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
-use crate::memory::Held;
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
+use crate::session::Sessions;
 use crate::stream::{ChunkQueue, RunStream};
 use crate::tools::Tool;
 
@@ -54,6 +54,7 @@ struct Inner {
     redactor: Arc<Redactor>,
     /// The program's own errors that were made known by hand.
     errors: Vec<Code>,
+    sessions: Arc<Sessions>,
     lock_timeout_ms: u64,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
@@ -128,7 +129,7 @@ impl RuntimeBuilder {
     ///
     /// As [`build`](RuntimeBuilder::build).
     pub fn validate(mut self, strict: bool) -> Result<Vec<Warning>, Error> {
-        let suspicions = self.config.suspicions();
+        let suspicions = self.config.suspicions(&self.registry);
         let warnings = self.config.warnings(&suspicions);
         let given = self.config.clone();
         for agent in &self.config.agents {
@@ -187,7 +188,7 @@ impl RuntimeBuilder {
             let own = Own {
                 tools: tools.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone())).collect(),
                 pattern: self.patterns.get(&agent.id).cloned(),
-                credential: self.credentials.get(&agent.id).cloned(),
+                credential: self.credentials.get(&agent.id),
             };
             match Agent::new(agent, &self.registry, own) {
                 Ok(built) => {
@@ -198,9 +199,12 @@ impl RuntimeBuilder {
         }
         self.config.all_of(refused)?;
         let sink = &self.config.events;
-        let sink = self.registry.make_events(named(&sink.r#type, &sink.r#impl), &sink.config);
+        let sink = self.registry.make(named(&sink.r#type, &sink.r#impl), &sink.config);
         let sink = sink.map_err(|error| error.with_place("events"))?;
-        self.subscribers.extend(sink);
+        self.subscribers.extend::<Option<_>>(sink);
+        let session = &self.config.session;
+        let store = self.registry.make(named(&session.r#type, &session.r#impl), &session.config);
+        let sessions = Sessions::new(store.map_err(|error| error.with_place("session"))?);
         let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id), "a tool"));
         let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None, "a pattern"));
         let of_credentials = self.credentials.keys().map(|agent_id| (agent_id, None, "a credential"));
@@ -226,6 +230,7 @@ impl RuntimeBuilder {
             live,
             redactor,
             errors: self.registry.errors().to_vec(),
+            sessions: Arc::new(sessions),
             lock_timeout_ms: self.config.session.lock_timeout_ms,
             host: self.host,
             subscribers: self.subscribers,
@@ -309,23 +314,41 @@ impl Runtime {
         Exec { runtime: self.clone(), request: RunRequest::for_output(agent_id, input), hook: None }
     }
 
-    /// Forgets a session's conversation.
+    /// What was said in a session's runs that completed, as the session store has it; nothing of one that there is not. Runs
+    /// whose session nobody can name again ([`run`](Runtime::run), [`exec`](Runtime::exec)) are in none.
     ///
     /// # Errors
     ///
-    /// `session.error` while a run of the session is under way.
-    pub fn close_session(&self, session_id: &str) -> Result<(), Error> {
-        let sessions = self.0.agents.values().filter_map(|agent| agent.sessions.as_ref());
+    /// `session.error` if the store fails.
+    pub async fn transcript(&self, session_id: &str) -> Result<Vec<Arc<Message>>, Error> {
+        self.0.sessions.load(session_id).await.map_err(|error| error.or_context("session_id", session_id))
+    }
+
+    /// Forgets a session: its transcript, and what agents remember of it.
+    ///
+    /// # Errors
+    ///
+    /// `session.error` while a run of the session is under way, or if something of it could not be forgotten; the rest is.
+    pub async fn close_session(&self, session_id: &str) -> Result<(), Error> {
+        let in_session = |error: Error| error.or_context("session_id", session_id);
         // No run of it begins before all of it is forgotten.
-        let held: Option<Vec<_>> = sessions.map(|sessions| sessions.try_hold(session_id)).collect();
-        let Some(held) = held else {
+        let Some(_held) = self.0.sessions.try_hold(session_id) else {
             let message = format!("a run of session {session_id:?} is under way");
-            return Err(Error::new(codes::SESSION_ERROR, message)
-                .with_hint("cancel it, or wait for its end")
-                .with_context("session_id", session_id));
+            return Err(in_session(
+                Error::new(codes::SESSION_ERROR, message).with_hint("cancel it, or wait for its end"),
+            ));
         };
-        held.iter().for_each(Held::forget);
-        Ok(())
+        let mut forgotten = self.0.sessions.forget(session_id).await;
+        for (agent_id, agent) in &self.0.agents {
+            let Some(memory) = &agent.memory else { continue };
+            forgotten = forgotten.and(memory.forget(session_id).map_err(|error| {
+                let message = format!("agent {agent_id:?} remembers session {session_id:?} still");
+                Error::new(codes::SESSION_ERROR, message)
+                    .with_cause(error)
+                    .with_context("agent_id", agent_id.as_str())
+            }));
+        }
+        forgotten.map_err(in_session)
     }
 
     /// The run, not begun.
@@ -401,7 +424,7 @@ impl Runtime {
                 setting: "timeout".to_owned(),
             }),
             // What nobody can name again is not worth remembering.
-            remembers: agent.sessions.is_some() && session_can_go_on,
+            remembers: session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
             // The driver knows them when the run begins.
             benches: Vec::new(),
@@ -417,7 +440,8 @@ impl Runtime {
             // What a tenant's own account has used up says nothing about anybody else's.
             benches: if own_credential { Benches::default() } else { agent.benches.clone() },
             tools: agent.tools.clone(),
-            sessions: agent.sessions.clone(),
+            sessions: self.0.sessions.clone(),
+            memory: agent.memory.clone(),
             lock_timeout_ms: self.0.lock_timeout_ms,
             clock,
             publisher,
