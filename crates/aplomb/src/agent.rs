@@ -16,7 +16,7 @@ use crate::driver::Benches;
 use crate::memory::Remembering;
 use crate::model::Asked;
 use crate::plugins::{self, Named, Part, Registry};
-use crate::tools::{Tool, ToolExecutor, ToolPolicy, Toolbox};
+use crate::tools::{ToolExecutor, ToolPolicy, Toolbox};
 
 pub(crate) struct Agent {
     pub(crate) machine: Machine,
@@ -31,31 +31,20 @@ pub(crate) struct Agent {
     pub(crate) memory: Option<Arc<Remembering>>,
 }
 
-/// What a program gives an agent besides its config.
-#[derive(Default)]
-pub(crate) struct Own<'a> {
-    pub(crate) tools: Vec<(&'a str, Arc<dyn Tool>)>,
-    pub(crate) pattern: Option<Arc<dyn Pattern>>,
-    /// The program's source of credentials, which goes before the config's.
-    pub(crate) credential: Option<&'a SharedSource>,
-}
-
 impl Agent {
-    pub(crate) fn new(config: &AgentConfig, registry: &Registry, own: Own<'_>) -> Result<Agent, Error> {
-        let credential = own.credential;
+    /// `credential` is the program's source of credentials, which goes before the config's.
+    pub(crate) fn new(
+        config: &AgentConfig,
+        registry: &Registry,
+        credential: Option<&SharedSource>,
+    ) -> Result<Agent, Error> {
         let (executor, tool_policy) = executor(config, registry)?;
         let mut tools = Toolbox::new(executor, tool_policy.time_limit);
         for (index, tool) in config.tools.iter().enumerate().filter(|(_, tool)| tool.enabled) {
             let made = registry.make(named(&tool.r#type, &tool.r#impl), &tool.config);
             tools.add(&tool.id, made.map_err(|error| below(error, &format!("tools[{index}]")))?)?;
         }
-        for (id, tool) in own.tools {
-            tools.add(id, tool)?;
-        }
-        let pattern: Arc<dyn Pattern> = match own.pattern {
-            Some(pattern) => pattern,
-            None => made(&config.pattern, registry, "pattern")?,
-        };
+        let pattern: Arc<dyn Pattern> = made(&config.pattern, registry, "pattern")?;
         let first = Asked::new(&config.llm, registry, credential)?;
         let mut asked = vec![first];
         for (index, llm) in config.llm.fallbacks.iter().enumerate() {

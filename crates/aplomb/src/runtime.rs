@@ -12,11 +12,11 @@ use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Entry, Identity, Pattern, RunStart, TimeLimit};
+use aplomb_core::run::{Entry, Identity, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::agent::{self, Agent, Own, named};
+use crate::agent::{self, Agent, named};
 use crate::config::{Config, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
@@ -25,7 +25,6 @@ use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 use crate::session::Sessions;
 use crate::stream::{ChunkQueue, RunStream};
-use crate::tools::Tool;
 
 /// Whoever is told what happens in runs.
 ///
@@ -65,8 +64,6 @@ pub struct RuntimeBuilder {
     config: Config,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
-    tools: Vec<(String, String, Arc<dyn Tool>)>,
-    patterns: BTreeMap<String, Arc<dyn Pattern>>,
     credentials: BTreeMap<String, SharedSource>,
     registry: Registry,
 }
@@ -90,21 +87,6 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn plugins(mut self, registry: Registry) -> RuntimeBuilder {
         self.registry = registry;
-        self
-    }
-
-    /// Gives an agent a tool of the program's own, as it is. One that a config can name is registered
-    /// ([`plugins`](RuntimeBuilder::plugins)).
-    #[must_use]
-    pub fn tool(mut self, agent_id: &str, tool_id: &str, tool: impl Tool) -> RuntimeBuilder {
-        self.tools.push((agent_id.to_owned(), tool_id.to_owned(), Arc::new(tool)));
-        self
-    }
-
-    /// Gives an agent a pattern of the program's own, in place of the config's.
-    #[must_use]
-    pub fn pattern(mut self, agent_id: &str, pattern: impl Pattern) -> RuntimeBuilder {
-        self.patterns.insert(agent_id.to_owned(), Arc::new(pattern));
         self
     }
 
@@ -184,13 +166,7 @@ impl RuntimeBuilder {
         let mut agents = BTreeMap::new();
         let mut refused = Vec::new();
         for (index, agent) in self.config.agents.iter().enumerate() {
-            let tools = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
-            let own = Own {
-                tools: tools.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone())).collect(),
-                pattern: self.patterns.get(&agent.id).cloned(),
-                credential: self.credentials.get(&agent.id),
-            };
-            match Agent::new(agent, &self.registry, own) {
+            match Agent::new(agent, &self.registry, self.credentials.get(&agent.id)) {
                 Ok(built) => {
                     agents.insert(agent.id.clone(), built);
                 }
@@ -205,16 +181,9 @@ impl RuntimeBuilder {
         let session = &self.config.session;
         let store = self.registry.make(named(&session.r#type, &session.r#impl), &session.config);
         let sessions = Sessions::new(store.map_err(|error| error.with_place("session"))?);
-        let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id), "a tool"));
-        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None, "a pattern"));
-        let of_credentials = self.credentials.keys().map(|agent_id| (agent_id, None, "a credential"));
-        let mut parts = of_tools.chain(of_patterns).chain(of_credentials);
-        if let Some((agent_id, tool_id, kind)) = parts.find(|(id, _, _)| !agents.contains_key(*id)) {
-            let part = tool_id.map_or(kind.to_owned(), |tool_id| format!("tool {tool_id:?}"));
-            let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
-            let error = Error::new(codes::PLUGIN_LOAD, message)
-                .with_context("agent_id", agent_id.as_str())
-                .with_context("tool_id", tool_id.map(String::as_str));
+        if let Some(agent_id) = self.credentials.keys().find(|agent_id| !agents.contains_key(*agent_id)) {
+            let message = format!("a credential is for agent {agent_id:?}, which the config does not have");
+            let error = Error::new(codes::PLUGIN_LOAD, message).with_context("agent_id", agent_id.as_str());
             return Err(match did_you_mean(agent_id, agents.keys().map(String::as_str)) {
                 Some(hint) => error.with_hint(hint),
                 None => error,
@@ -261,8 +230,6 @@ impl Runtime {
             config,
             host: Arc::new(SystemHost),
             subscribers: Vec::new(),
-            tools: Vec::new(),
-            patterns: BTreeMap::new(),
             credentials: BTreeMap::new(),
             registry: Registry::new(),
         }
