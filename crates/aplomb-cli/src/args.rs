@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use aplomb::failure::Phase;
+use aplomb::{RunBudget, Unpriced};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run LLM agents that keep their composure.
@@ -40,10 +41,22 @@ pub(crate) enum Command {
     Faultlab(FaultlabArguments),
 }
 
+/// What is set over a config file, for each command that takes one.
+#[derive(Debug, Args)]
+pub(crate) struct SetArguments {
+    /// Set a value over the file and the environment; for several, several times. PATH is keys with dots between, an item
+    /// of a list by its place or id: agents.0.llm.model, agents.assistant.llm.model. VALUE is JSON, or else a text; null
+    /// stands for the default. Variables set values, too: APLOMB_CONFIG__AGENTS__0__LLM__MODEL.
+    #[arg(long = "set", value_name = "PATH=VALUE", requires = "config")]
+    pub(crate) assignments: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The config file.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// What to say to the agent; `-` reads standard input, as does giving no input at all.
     #[arg(long, value_name = "TEXT", conflicts_with = "input_file", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
@@ -62,9 +75,78 @@ pub(crate) struct RunArguments {
     /// How long the run may take, in ms.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
+    #[command(flatten)]
+    pub(crate) budget: BudgetArguments,
     /// What to print: text on a terminal, else events, unless told.
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
+}
+
+/// What a run may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Budget")]
+pub(crate) struct BudgetArguments {
+    /// The most model calls.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+    /// How long the run may take, in ms.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_duration_ms: Option<u64>,
+    /// The most tool calls.
+    #[arg(long, value_name = "N")]
+    max_tool_calls: Option<u32>,
+    #[command(flatten)]
+    cost: CostArguments,
+}
+
+/// What a run may cost.
+#[derive(Debug, Args)]
+pub(crate) struct CostArguments {
+    /// The most that a run may cost, in US dollars; needs the price of each of the agent's models (llm.pricing).
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    max_cost_usd: Option<f64>,
+    /// What becomes of a run with a limit of cost whose agent has a model without a price.
+    #[arg(long, value_enum, default_value = "refuse")]
+    unpriced: UnpricedName,
+}
+
+/// What becomes of a run whose cost cannot be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnpricedName {
+    /// It is refused before anything is sent.
+    Refuse,
+    /// It is run; what such a model costs is not counted.
+    Allow,
+}
+
+impl BudgetArguments {
+    pub(crate) fn budget(&self) -> RunBudget {
+        let mut budget = self.cost.budget();
+        budget.max_steps = self.max_steps;
+        budget.max_duration_ms = self.max_duration_ms;
+        budget.max_tool_calls = self.max_tool_calls;
+        budget
+    }
+}
+
+impl CostArguments {
+    pub(crate) fn budget(&self) -> RunBudget {
+        let budget = RunBudget::new().unpriced(match self.unpriced {
+            UnpricedName::Refuse => Unpriced::Refuse,
+            UnpricedName::Allow => Unpriced::Allow,
+        });
+        match self.max_cost_usd {
+            Some(dollars) => budget.max_cost_usd(dollars),
+            None => budget,
+        }
+    }
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(dollars) if dollars > 0.0 && dollars.is_finite() => Ok(dollars),
+        _ => Err("it must be an amount of dollars that is more than 0, such as 0.05".to_owned()),
+    }
 }
 
 /// What goes to standard output.
@@ -82,9 +164,13 @@ pub(crate) enum Format {
 pub(crate) struct ValidateArguments {
     /// The config file: JSON, or YAML or TOML by the end of its name.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Refuse what is only likely to be a mistake, such as a key whose variable is not set here.
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) cost: CostArguments,
     /// Print the config with its defaults. Values from the environment and credentials are not shown.
     #[arg(long)]
     pub(crate) show_resolved: bool,
@@ -97,9 +183,14 @@ pub(crate) struct ValidateArguments {
 pub(crate) struct PolicyArguments {
     /// The config file. Its keys need not be there; nothing is sent.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Which agent; needed where the config has several.
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
+    /// How long the run may take, in ms, as `run --timeout-ms` would have it: waits that end later are not begun.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout_ms: Option<u64>,
     /// How to tell it.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ReportFormat,
@@ -130,7 +221,8 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print a config with its defaults. Values from the environment are shown as they were written: ${VARIABLE}.
+    /// Print a config with its defaults, or where its values come from. Values from the environment are shown as
+    /// ${VARIABLE}.
     Show(ShowArguments),
 }
 
@@ -138,12 +230,20 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct ShowArguments {
     /// The config file.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Show no credential that stands in the file.
     #[arg(long)]
     pub(crate) redact: bool,
-    /// What to write it in.
-    #[arg(long, value_enum, default_value = "json")]
-    pub(crate) format: DocumentFormat,
+    /// Say where each value comes from that is not a default: a flag, a variable, or a place in the file.
+    #[arg(long)]
+    pub(crate) provenance: bool,
+    /// Say it of the defaults, too.
+    #[arg(long, requires = "provenance")]
+    pub(crate) defaults: bool,
+    /// What to write it in: JSON unless told; with --provenance, lines for people unless told.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<DocumentFormat>,
 }
 
 /// What a config is written in.
@@ -184,6 +284,8 @@ pub(crate) enum Template {
 pub(crate) struct DoctorArguments {
     /// The config file; without one, only what needs none is looked at.
     pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Send nothing.
     #[arg(long)]
     pub(crate) offline: bool,

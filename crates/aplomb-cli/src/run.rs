@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Format, RunArguments};
 use crate::exit;
+use crate::inspect::load;
 use crate::output::{Output, for_terminal, talk};
 use crate::render::{self, DIM, WARN};
 use crate::signals::Signals;
@@ -64,7 +65,7 @@ async fn carry_out(
     output: &Arc<Output>,
     cancellation: Cancellation,
 ) -> Result<RunResult, Error> {
-    let mut config = Config::from_file(&arguments.config)?;
+    let mut config = load(&arguments.config, &arguments.set)?;
     let agent_id = match arguments.agent {
         Some(agent) => agent,
         None => only_agent(&config)?,
@@ -73,7 +74,9 @@ async fn carry_out(
     if config.agents.iter().any(|agent| agent.id == agent_id) {
         config.keep_agent(&agent_id);
     }
+    let budget = arguments.budget.budget();
     let builder = Runtime::builder(config).plugins(registry);
+    builder.check_budget(&budget)?;
     let runtime = match format {
         Format::Text => builder.subscriber(Progress::new(terminal, output.clone())),
         Format::Events => builder.subscriber(EventLines(output.clone())),
@@ -92,6 +95,7 @@ async fn carry_out(
     let mut request = RunRequest::new(agent_id, input).cancellation(cancellation);
     request.session_id = arguments.session_id;
     request.run_id = arguments.run_id;
+    request.budget = budget;
     request.timeout = arguments.timeout_ms.map(Duration::from_millis);
     let result = runtime.run_detailed(request).await?;
     show(&result, format, terminal, output);
@@ -149,6 +153,9 @@ fn show(result: &RunResult, format: Format, terminal: bool, output: &Output) {
         // On a terminal the answer has been printed as it came.
         (Format::Text, Some(text)) if !terminal => output.data(format!("{text}\n")),
         _ => {}
+    }
+    if let (Format::Text, Some(cost)) = (format, result.usage.cost_usd) {
+        output.talk(format!("{DIM}cost: {cost}{DIM:#}"));
     }
     if let Some(details) = &result.error_details {
         let error = Error::from(details.clone());

@@ -206,7 +206,7 @@ impl Coming<'_> {
                 }
             }
             let ends = matches!(event, StreamEvent::Finish(_));
-            collector.push(event);
+            collector.push(&event);
             self.usage = collector.usage();
             // Once: what follows the whole answer does not prolong the wait for more.
             match (ends, ended) {

@@ -62,6 +62,7 @@ impl Agent {
         spec.fallbacks = targets.collect();
         spec.tools = tools.specs();
         spec.max_steps = config.runtime.max_steps;
+        spec.max_tool_calls = config.runtime.max_tool_calls;
         spec.step_timeout_ms = config.runtime.step_timeout_ms;
         spec.policy = policy(config, tool_policy);
         if let Some(assembler) = &config.context_assembler {
@@ -180,11 +181,16 @@ fn policy(config: &AgentConfig, tools: ToolPolicy) -> Policy {
     policy
 }
 
-/// What an agent's settings come to where model calls fail.
-pub(crate) fn overview(config: &AgentConfig, registry: &Registry) -> Result<Overview, Error> {
+/// What an agent's settings come to where model calls fail, in a run that ends by then.
+pub(crate) fn overview(
+    config: &AgentConfig,
+    registry: &Registry,
+    deadline_ms: Option<u64>,
+) -> Result<Overview, Error> {
     let llm = &config.llm;
     let mut setting = Setting::default();
     setting.targets = llm.fallbacks.len().saturating_add(1);
+    setting.deadline_ms = deadline_ms;
     setting.step_timeout_ms = config.runtime.step_timeout_ms;
     setting.first_byte_ms = llm.first_byte_ms();
     setting.attempt_ms = llm.timeouts.attempt_ms;

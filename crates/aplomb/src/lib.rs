@@ -23,6 +23,7 @@ mod memory;
 mod model;
 pub mod plugins;
 mod probe;
+mod process;
 pub mod provider;
 mod request;
 mod runtime;
@@ -33,8 +34,11 @@ pub mod tools;
 pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
-pub use aplomb_core::message::{Block, ImageSource, Message, Role};
-pub use aplomb_core::run::{Ask, Assembler, Assembly, Capability, Pattern, RunUsage, StopReason, View};
+pub use aplomb_core::message::{Block, ImageSource, Message, Role, ToolResult};
+pub use aplomb_core::run::{
+    Ask, Assembler, Assembly, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd,
+    View,
+};
 pub use aplomb_core::{decide, failure, near, redact, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
 pub use credential::{CommandCredential, Credential, CredentialRequest, CredentialSource, EnvCredential};

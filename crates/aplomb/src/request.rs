@@ -8,7 +8,7 @@ use aplomb_core::error::{Code, Error, ErrorDetails, codes};
 use aplomb_core::event::{Event, names};
 use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Finished, Identity, RunUsage, StopReason};
+use aplomb_core::run::{Finished, Identity, RunBudget, RunUsage, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,8 @@ impl From<Vec<Block>> for RunInput {
 }
 
 impl RunInput {
-    pub(crate) fn into_message(self) -> Result<Message, Error> {
+    /// The message, which is no longer here then.
+    pub(crate) fn take_message(&mut self) -> Result<Message, Error> {
         let says_something = self.0.iter().any(|block| match block {
             Block::Text { text } => !text.trim().is_empty(),
             Block::Image { .. } => true,
@@ -52,7 +53,7 @@ impl RunInput {
         if self.0.iter().any(|block| !matches!(block, Block::Text { .. } | Block::Image { .. })) {
             return Err(Error::new(codes::USER_INVALID_INPUT, "an input holds text and images only"));
         }
-        Ok(Message { role: Role::User, content: self.0 })
+        Ok(Message { role: Role::User, content: std::mem::take(&mut self.0) })
     }
 }
 
@@ -73,6 +74,8 @@ pub struct RunRequest {
     pub session_id: Option<String>,
     /// The run's name; made up where none is given.
     pub run_id: Option<String>,
+    /// What the run may use.
+    pub budget: RunBudget,
     /// How long the run may take.
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
@@ -91,6 +94,7 @@ impl RunRequest {
             input: input.into(),
             session_id: None,
             run_id: None,
+            budget: RunBudget::new(),
             timeout: None,
             cancellation: Cancellation::new(),
             credential: None,
@@ -114,6 +118,19 @@ impl RunRequest {
     #[must_use]
     pub fn run_id(mut self, run_id: impl Into<String>) -> RunRequest {
         self.run_id = Some(run_id.into());
+        self
+    }
+
+    /// Limits what the run may use. A run that would use more ends with `execution.budget_exhausted`.
+    ///
+    /// ```
+    /// use aplomb::{RunBudget, RunRequest};
+    /// let budget = RunBudget::new().max_tool_calls(20).max_cost_usd(0.05);
+    /// let request = RunRequest::new("assistant", "What is 9 * 9?").budget(budget);
+    /// ```
+    #[must_use]
+    pub fn budget(mut self, budget: RunBudget) -> RunRequest {
+        self.budget = budget;
         self
     }
 
@@ -192,18 +209,17 @@ pub struct RunResult {
 
 impl RunResult {
     pub(crate) fn of(
-        identity: Identity,
+        identity: &Identity,
         finished: Finished,
         redactor: &Redactor,
         known: &[Code],
     ) -> RunResult {
-        let Identity { run_id, session_id, .. } = identity;
         let Finished { stop_reason, output, error, usage, .. } = finished;
         // The answer is the user's and stays as it is; the error may quote what a tool or a provider let slip.
         let error_details = error.map(|details| redactor.details(details));
         RunResult {
-            run_id,
-            session_id,
+            run_id: identity.run_id.clone(),
+            session_id: identity.session_id.clone(),
             final_output: output,
             stop_reason,
             usage,

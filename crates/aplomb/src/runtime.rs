@@ -1,6 +1,6 @@
 //! The runtime: agents, ready to run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::IntoFuture;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,15 +12,16 @@ use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Entry, Identity, RunStart, TimeLimit};
+use aplomb_core::run::{Entry, Identity, RunBudget, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::agent::{self, Agent, named};
-use crate::config::{Config, Warning};
+use crate::config::{Config, Loader, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
+use crate::model;
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 use crate::session::Sessions;
@@ -127,14 +128,14 @@ impl RuntimeBuilder {
     }
 
     /// What an agent's settings come to where model calls fail: for each class of failure how many requests a call costs
-    /// and what is waited between them, the worst case, and the settings that defeat each other. Sends nothing, and needs
-    /// no key.
+    /// and what is waited between them, the worst case, and the settings that defeat each other, in a run that may take
+    /// `timeout`, or any time. Sends nothing, and needs no key.
     ///
     /// ```
     /// # fn main() -> Result<(), aplomb::Error> {
     /// let document = r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "openai", "model": "gpt-5"}}]}"#;
     /// let config = aplomb::config::Config::from_json(document, "agent.json")?;
-    /// let overview = aplomb::Runtime::builder(config).policy_overview("a")?;
+    /// let overview = aplomb::Runtime::builder(config).policy_overview("a", None)?;
     /// assert_eq!(overview.classes["503"].additive.run.requests, 6);
     /// # Ok(())
     /// # }
@@ -143,14 +144,31 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// `config.*` and `plugin.*` where the config is wrong, `user.agent_not_found` where it has no such agent.
-    pub fn policy_overview(&self, agent_id: &str) -> Result<Overview, Error> {
+    pub fn policy_overview(&self, agent_id: &str, timeout: Option<Duration>) -> Result<Overview, Error> {
         self.registry.check()?;
         self.config.check(&self.registry)?;
         let agents = &self.config.agents;
         let agent = agents.iter().find(|agent| agent.id == agent_id).ok_or_else(|| {
             no_such_agent(agent_id, &agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>())
         })?;
-        agent::overview(agent, &self.registry).map_err(|error| error.or_context("agent_id", agent_id))
+        let overview = agent::overview(agent, &self.registry, timeout.map(in_ms));
+        overview.map_err(|error| error.or_context("agent_id", agent_id))
+    }
+
+    /// Looks whether each agent could keep to a budget. Sends nothing, and needs no key.
+    ///
+    /// # Errors
+    ///
+    /// `user.invalid_input` where nobody could; `config.validation` with the place where a limit of cost would go by a model
+    /// without a price.
+    pub fn check_budget(&self, budget: &RunBudget) -> Result<(), Error> {
+        budget.check([])?;
+        let agents = self.config.agents.iter().enumerate();
+        let refused = agents.filter_map(|(index, agent)| {
+            let error = budget.check(&model::priced(agent)).err()?;
+            Some((index, error.or_context("agent_id", agent.id.as_str())))
+        });
+        self.config.all_of(refused.collect())
     }
 
     /// Makes the runtime. Sends nothing.
@@ -215,13 +233,14 @@ fn no_such_agent(agent_id: &str, there_are: &[&str]) -> Error {
 }
 
 impl Runtime {
-    /// A runtime of the agents of a config file.
+    /// A runtime of the agents of a config file, with what the environment sets over it (`APLOMB_CONFIG__…`), as the command
+    /// line has it. [`Loader`](crate::config::Loader) leaves that out, or sets more.
     ///
     /// # Errors
     ///
     /// `config.*`; the message names the place.
     pub fn from_config(file: impl AsRef<Path>) -> Result<Runtime, Error> {
-        Runtime::builder(Config::from_file(file)?).build()
+        Runtime::builder(Loader::file(file).environment().load()?).build()
     }
 
     /// A runtime in the making.
@@ -253,7 +272,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `user.*` if the request is none, so that nothing was run.
+    /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
+    /// was run.
     pub async fn run_detailed(&self, request: RunRequest) -> Result<RunResult, Error> {
         Ok(self.prepare(request, Entry::Run, None, None)?.await)
     }
@@ -262,7 +282,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `user.*` if the request is none, so that nothing was run.
+    /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
+    /// was run.
     pub fn run_stream(&self, request: RunRequest) -> Result<RunStream, Error> {
         let chunks = ChunkQueue::default();
         let run = self.prepare(request, Entry::Run, None, Some(chunks.clone()))?;
@@ -318,57 +339,55 @@ impl Runtime {
         forgotten.map_err(in_session)
     }
 
+    /// What a request asks for: the agent, what it is told, and the run's name for the run alone.
+    fn accept(&self, request: &mut RunRequest) -> Result<(&Agent, Message, LiveRun), Error> {
+        let Some(agent) = self.0.agents.get(&request.agent_id) else {
+            return Err(no_such_agent(&request.agent_id, &self.list_agents()));
+        };
+        for (field, id) in [("run_id", &request.run_id), ("session_id", &request.session_id)] {
+            if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
+                return Err(Error::new(codes::USER_INVALID_INPUT, format!("{field} is empty")));
+            }
+        }
+        agent.machine.check_budget(&request.budget)?;
+        let message = request.input.take_message()?;
+        let run_id = request.run_id.clone().unwrap_or_else(|| new_id(&*self.0.host));
+        Ok((agent, message, self.0.live.begin(run_id)?))
+    }
+
     /// The run, not begun.
     fn prepare(
         &self,
-        request: RunRequest,
+        mut request: RunRequest,
         entry: Entry,
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
     ) -> Result<BoxFuture<'static, RunResult>, Error> {
-        let ids = [
-            ("agent_id", Some(request.agent_id.clone())),
-            ("session_id", request.session_id.clone()),
-            ("run_id", request.run_id.clone()),
-        ];
-        self.prepare_known(request, entry, hook, stream)
-            .map_err(|error| ids.into_iter().fold(error, |error, (field, id)| error.or_context(field, id)))
-    }
-
-    fn prepare_known(
-        &self,
-        request: RunRequest,
-        entry: Entry,
-        hook: Option<Arc<dyn Subscriber>>,
-        stream: Option<ChunkQueue>,
-    ) -> Result<BoxFuture<'static, RunResult>, Error> {
+        let (agent, message, live) = self.accept(&mut request).map_err(|error| {
+            error
+                .or_context("agent_id", request.agent_id.as_str())
+                .or_context("session_id", request.session_id.as_deref())
+                .or_context("run_id", request.run_id.as_deref())
+        })?;
         let RunRequest {
             agent_id,
-            input,
+            input: _,
             session_id,
-            run_id,
+            run_id: _,
+            budget,
             timeout,
             cancellation,
             credential,
             session_can_go_on,
         } = request;
-        let Some(agent) = self.0.agents.get(&agent_id) else {
-            return Err(no_such_agent(&agent_id, &self.list_agents()));
-        };
         let host = &self.0.host;
-        let made_up = || new_id(&**host);
-        for (field, id) in [("run_id", &run_id), ("session_id", &session_id)] {
-            if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
-                return Err(Error::new(codes::USER_INVALID_INPUT, format!("{field} is empty")));
-            }
-        }
-        let identity = Identity {
-            run_id: run_id.unwrap_or_else(made_up),
-            session_id: session_id.unwrap_or_else(made_up),
+        let identity = Arc::new(Identity {
+            run_id: live.run_id.clone(),
+            session_id: session_id.unwrap_or_else(|| new_id(&**host)),
             agent_id,
-        };
+        });
         let system = agent.system_prompt.as_ref().map(|prompt| Message::text(Role::System, prompt.as_str()));
-        let messages = system.into_iter().chain([input.into_message()?]).map(Arc::new).collect();
+        let messages = system.into_iter().chain([message]).map(Arc::new).collect();
         let clock = Arc::new(RunClock::start(host.clone()));
         let subscribers = self.0.subscribers.iter().cloned().chain(hook).collect();
         let publisher =
@@ -386,10 +405,9 @@ impl Runtime {
             wall_ms: clock.started_wall_ms(),
             entry,
             messages,
-            time_limit: timeout.map(|timeout| TimeLimit {
-                limit_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-                setting: "timeout".to_owned(),
-            }),
+            time_limit: timeout
+                .map(|timeout| TimeLimit { limit_ms: in_ms(timeout), setting: "timeout".to_owned() }),
+            budget,
             // What nobody can name again is not worth remembering.
             remembers: session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
@@ -414,19 +432,17 @@ impl Runtime {
             publisher,
             cancellation,
         };
-        let live = self.0.live.begin(&identity.run_id)?;
-        Ok(async move {
-            let finished = driver.drive(start).await;
+        let ended = move |finished| {
             drop(live);
-            RunResult::of(identity, finished, &told.redactor(), &runtime.0.errors)
-        }
-        .boxed())
+            RunResult::of(&identity, finished, &told.redactor(), &runtime.0.errors)
+        };
+        Ok(driver.drive(Box::new(start)).map(ended).boxed())
     }
 }
 
 /// The names of the runs under way: a name is a lock, so that no run is carried out twice at once.
 #[derive(Clone, Default)]
-struct LiveRuns(Arc<Mutex<HashSet<String>>>);
+struct LiveRuns(Arc<Mutex<BTreeSet<String>>>);
 
 /// A run under way, until it is dropped.
 struct LiveRun {
@@ -435,18 +451,18 @@ struct LiveRun {
 }
 
 impl LiveRuns {
-    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, run_id: &str) -> Result<LiveRun, Error> {
-        if !self.names().insert(run_id.to_owned()) {
+    fn begin(&self, run_id: String) -> Result<LiveRun, Error> {
+        if !self.names().insert(run_id.clone()) {
             let message = format!("a run called {run_id:?} is under way");
             return Err(
                 Error::new(codes::USER_INVALID_INPUT, message).with_hint("give each run a name of its own")
             );
         }
-        Ok(LiveRun { runs: self.clone(), run_id: run_id.to_owned() })
+        Ok(LiveRun { runs: self.clone(), run_id })
     }
 }
 
@@ -454,6 +470,10 @@ impl Drop for LiveRun {
     fn drop(&mut self) {
         self.runs.names().remove(&self.run_id);
     }
+}
+
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A UUID of version 7, so that ids sort by time.
@@ -475,6 +495,12 @@ impl Exec {
     /// Calls `hook` before each wait for a retry.
     pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec {
         self.hook = Some(Arc::new(RetryHook(hook)));
+        self
+    }
+
+    /// Limits what it may use.
+    pub fn budget(mut self, budget: RunBudget) -> Exec {
+        self.request = self.request.budget(budget);
         self
     }
 

@@ -11,29 +11,22 @@ use super::{Effect, EffectId, Entry, TimerKind};
 use crate::decide::{
     Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, pass_over, resend,
 };
-use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
+use crate::error::{Attempt, Code, Error};
 use crate::failure::{Failure, Reason, Verdict};
-use crate::message::{Message, normalise};
+use crate::message::{Message, normalise, paired};
 use crate::record::Fact;
 use crate::run::Target;
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
     pub(super) fn open_call(&mut self) {
-        let (steps, limit) = (self.state.steps, self.agent.max_steps);
-        if steps >= limit {
-            let error = Error::new(
-                codes::EXECUTION_MAX_STEPS,
-                format!("the agent made {steps} model calls and is not done; runtime.max_steps is {limit}"),
-            )
-            .with_hint("raise runtime.max_steps, or make the pattern converge")
-            .with_context("current", steps)
-            .with_context("limit", limit);
+        if let Some(error) = self.no_call_left() {
             return self.fail(error);
         }
         let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
         let allowances = Allowances::of(&self.agent.policy, by_exec);
         let (target, step_timeout_ms) = (self.first_target(), self.agent.step_timeout_ms);
-        self.record(Fact::CallOpened { step: steps + 1, allowances, target, step_timeout_ms });
+        let step = self.state.steps + 1;
+        self.record(Fact::CallOpened { step, allowances, target, step_timeout_ms });
         self.announce_call();
         self.start_attempt(Layer::First);
     }
@@ -59,10 +52,15 @@ impl Turn<'_> {
         }
     }
 
-    /// The conversation without what was left out of it, as a target takes it.
+    /// The conversation without what was left out of it, as a target takes it. What the session gave is mended on the way:
+    /// it stays as it is in the transcript, which counts what the memory is to forget.
     fn conversation_for(&self, target: usize) -> Vec<Arc<Message>> {
-        let said = self.state.conversation();
-        let marked = said.map(|(place, message)| (message, self.state.author(place) != target));
+        let (before, since): (Vec<_>, Vec<_>) =
+            self.state.conversation().partition(|(place, _)| *place < self.state.turn);
+        let before = paired(before.into_iter().map(|(_, message)| message));
+        let marked = before.iter().map(|message| (message, target > 0));
+        let marked = marked
+            .chain(since.iter().map(|(place, message)| (*message, self.state.author(*place) != target)));
         normalise(marked, self.agent.target_at(target).call_ids)
     }
 
@@ -133,6 +131,7 @@ impl Turn<'_> {
         Moment {
             at: self.at,
             deadline: self.state.deadline(),
+            is_spent: self.is_spent(),
             entropy: self.entropy,
             next_target: self.next_target(call.target),
             can_refresh: self.agent.target_at(call.target).rereads_credential
@@ -155,8 +154,9 @@ impl Turn<'_> {
                 self.start_attempt(Layer::Fallback);
             }
             Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            Action::Stop { outcome: Outcome::OutOfBudget, .. } => self.spend_out(),
             _ => {
-                let cause = Error::from(ErrorDetails::seen(&failure));
+                let cause = failure.as_cause();
                 self.fail(error.with_cause(cause).with_attempts(made));
             }
         }
@@ -196,6 +196,7 @@ impl Turn<'_> {
     fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
         match decision.action {
             Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            Action::Stop { outcome: Outcome::OutOfBudget, .. } => self.spend_out(),
             _ => self.fail(self.call_error(failure, verdict, decision)),
         }
     }
@@ -220,7 +221,7 @@ impl Turn<'_> {
             .with_context("status", failure.status)
             .with_context("request_id", failure.request_id.as_deref())
             .with_context("excerpt", failure.excerpt())
-            .with_cause(Error::from(ErrorDetails::seen(failure)))
+            .with_cause(failure.as_cause())
             .with_attempts(attempts);
         let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
         if let Some(setting) = setting {
@@ -241,7 +242,7 @@ impl Turn<'_> {
     }
 
     /// The target of the call under way.
-    pub(super) fn asked(&self) -> &Target {
+    pub(super) fn asked(&self) -> &'a Target {
         self.agent.target_at(self.state.call.as_ref().map_or(0, |call| call.target))
     }
 

@@ -7,9 +7,10 @@ use aplomb_core::redact::{self, Redactor};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::document::{Content, Document, Node, is_secret};
+use super::document::{Content, Document, Node, Place, is_secret};
 use super::problem::Problem;
-use super::{Config, node_at, problem};
+use super::providers::Provider;
+use super::{BUILT_IN, Config, LlmConfig, node_at, problem};
 use crate::plugins::Registry;
 
 /// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
@@ -18,12 +19,9 @@ use crate::plugins::Registry;
 pub struct Warning {
     /// The value's path, such as `agents[0].llm.api_key_env`.
     pub path: String,
-    /// Which file it stands in.
-    pub file: String,
-    /// The line, from 1.
-    pub line: Option<usize>,
-    /// The column, from 1, in characters.
-    pub column: Option<usize>,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub place: Place,
     /// What it is.
     pub message: String,
     /// What to do about it.
@@ -32,12 +30,8 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Warning { path, file, line, column, message, hint } = self;
-        write!(f, "{path}: {message} ({file}")?;
-        if let (Some(line), Some(column)) = (line, column) {
-            write!(f, ":{line}:{column}")?;
-        }
-        f.write_str(")")?;
+        let Warning { path, place, message, hint } = self;
+        write!(f, "{path}: {message} ({place})")?;
         hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
@@ -46,68 +40,92 @@ impl Config {
     /// What is likely to be a mistake.
     pub(crate) fn suspicions(&self, registry: &Registry) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (index, agent) in self.agents.iter().enumerate() {
-            let fallbacks = agent.llm.fallbacks.iter().enumerate();
-            let fallbacks = fallbacks.map(|(place, llm)| (format!("llm.fallbacks[{place}]"), llm));
-            for (at, llm) in [("llm".to_owned(), &agent.llm)].into_iter().chain(fallbacks) {
-                let mut suspect = |code: Code, key: &str, what: String, help: &str| {
-                    let path = format!("agents[{index}].{at}.{key}");
-                    let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
-                    problems.push(match self.node_at(&path) {
-                        Some(node) => problem.at(&node.span),
-                        None => problem,
-                    });
-                };
-                if let Err(error) = crate::model::check_key(llm, registry) {
-                    let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
-                    let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
-                    suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
-                }
-                let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
-                let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
-                if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
-                    let what = "credentials are sent there without encryption".to_owned();
-                    suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
-                }
-                for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
-                    let key = format!("extra_headers.{name}");
-                    let written = self.node_at(&format!("agents[{index}].{at}.{key}"));
-                    if written.is_some_and(|node| !node.is_replaced()) {
-                        let what = "a credential stands in the config".to_owned();
-                        suspect(
-                            codes::CONFIG_VALIDATION,
-                            &key,
-                            what,
-                            "write ${VARIABLE}, and set the variable",
-                        );
-                    }
+        for (at, llm) in self.models() {
+            let mut suspect = |code: Code, key: &str, what: String, help: &str| {
+                let path = format!("{at}.{key}");
+                let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
+                problems.push(match self.node_at(&path) {
+                    Some(node) => problem.at(&node.span),
+                    None => problem,
+                });
+            };
+            if let Err(error) = crate::model::check_key(llm, registry) {
+                let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
+                let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
+                suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
+            }
+            let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
+            let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
+            if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
+                let what = "credentials are sent there without encryption".to_owned();
+                suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
+            }
+            for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
+                let key = format!("extra_headers.{name}");
+                let written = self.node_at(&format!("{at}.{key}"));
+                if written.is_some_and(|node| !node.is_replaced()) {
+                    let what = "a credential stands in the config".to_owned();
+                    suspect(codes::CONFIG_VALIDATION, &key, what, "write ${VARIABLE}, and set the variable");
                 }
             }
         }
         problems
     }
 
+    /// What is no mistake, and good to know: of which models the price is not known, or not all of it. A script has no price
+    /// that anybody would miss.
+    pub fn notes(&self) -> Vec<Warning> {
+        let mut notes = Vec::new();
+        for (at, llm) in self.models() {
+            let is_script = matches!(BUILT_IN.find_provider(&llm.provider), Some(Provider::Mock));
+            let (path, what, help) = match &llm.pricing {
+                None if is_script => continue,
+                None => {
+                    let what =
+                        "its price is not known: no run tells its cost, and one with max_cost_usd is refused";
+                    (at, what, "set pricing")
+                }
+                Some(pricing) if !llm.cache.is_empty() && pricing.cached_write.is_none() => {
+                    let what = "what is written to the cache is counted at the price of input";
+                    (format!("{at}.pricing"), what, "set cached_write")
+                }
+                Some(_) => continue,
+            };
+            let note = Problem::invalid(&path, what).help(help);
+            notes.push(match self.node_at(&path) {
+                Some(node) => note.at(&node.span),
+                None => note,
+            });
+        }
+        self.warnings(&notes)
+    }
+
+    /// All models of all agents, each with its path.
+    fn models(&self) -> impl Iterator<Item = (String, &LlmConfig)> {
+        self.agents.iter().enumerate().flat_map(|(index, agent)| {
+            let first = (format!("agents[{index}].llm"), &agent.llm);
+            let fallbacks = agent.llm.fallbacks.iter().enumerate();
+            let fallbacks =
+                fallbacks.map(move |(place, llm)| (format!("agents[{index}].llm.fallbacks[{place}]"), llm));
+            [first].into_iter().chain(fallbacks)
+        })
+    }
+
     /// Suspicions as warnings.
     pub(crate) fn warnings(&self, suspicions: &[Problem]) -> Vec<Warning> {
         let document = self.document();
-        let warning = |problem: &Problem| {
-            let position = problem.span.as_ref().and_then(|span| document.source.position(span.start));
-            Warning {
-                path: problem.path.clone(),
-                file: document.source.name.to_string(),
-                line: position.map(|(line, _)| line),
-                column: position.map(|(_, column)| column),
-                message: problem.what.clone(),
-                hint: problem.meant.clone().or_else(|| problem.help.clone()),
-            }
+        let warning = |problem: &Problem| Warning {
+            path: problem.path.clone(),
+            place: document.place(problem.span),
+            message: problem.what.clone(),
+            hint: problem.meant.clone().or_else(|| problem.help.clone()),
         };
         suspicions.iter().map(warning).collect()
     }
 
     /// Suspicions as an error.
     pub(crate) fn refuse(&self, suspicions: Vec<Problem>) -> Result<(), Error> {
-        let document = self.document();
-        problem::error(suspicions, &document.source, &document.root)
+        problem::error(suspicions, &self.document())
     }
 
     /// What plugins and models are told in fields whose names say that it is a credential: no event or error shows it.
@@ -131,7 +149,7 @@ impl Config {
     fn document(&self) -> std::borrow::Cow<'_, Document> {
         match &self.loaded.0 {
             Some(loaded) => std::borrow::Cow::Borrowed(loaded),
-            None => std::borrow::Cow::Owned(Document::of_value(&Value::Null, None)),
+            None => std::borrow::Cow::Owned(Document::of_value(&Value::Null)),
         }
     }
 
@@ -139,8 +157,8 @@ impl Config {
         node_at(&self.loaded.0.as_ref()?.root, path)
     }
 
-    /// The config with its defaults. What came from the environment is shown as it was written, `${VARIABLE}`: values
-    /// from there are never shown. With `redact`, credentials that stand in the document itself are not shown either.
+    /// The config with its defaults. What came from the environment is shown as `${VARIABLE}`, in a text or in place of
+    /// one: values from there are never shown. With `redact`, credentials that stand in the document itself are not shown either.
     ///
     /// # Errors
     ///
@@ -177,12 +195,11 @@ fn credentials_in(field: &str, value: &Value, found: &mut Vec<String>) {
 
 /// Puts the variables back.
 fn as_written(value: &mut Value, node: &Node) {
+    if let Some(written) = &node.written {
+        *value = Value::String(written.to_string());
+        return;
+    }
     match (value, &node.value) {
-        (Value::String(text), Content::Text(from)) => {
-            if let Some(written) = &from.written {
-                *text = written.clone();
-            }
-        }
         (Value::Array(items), Content::List(nodes)) => {
             items.iter_mut().zip(nodes).for_each(|(item, node)| as_written(item, node));
         }

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::{caching, history, invalid};
-use crate::script::wire::{Chat, Rejection};
+use crate::script::chat::{Chat, Rejection};
 
 #[derive(Deserialize)]
 struct Document {

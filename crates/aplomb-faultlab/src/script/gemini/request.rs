@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{Target, history, invalid};
-use crate::script::wire::{Chat, Rejection};
+use crate::script::chat::{Chat, Rejection};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::script::wire::{Chat, Rejection};
+use crate::script::chat::{Chat, Rejection};
 
 #[derive(Deserialize)]
 struct Document {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{history, invalid, missing, unsupported};
-use crate::script::wire::{Chat, Rejection};
+use crate::script::chat::{Chat, Rejection};
 
 /// What can be asked for beside the answer (`ResponseIncludable` of OpenAI's SDKs). Encrypted reasoning comes
 /// without being asked for, too.

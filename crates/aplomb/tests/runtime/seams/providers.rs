@@ -27,7 +27,7 @@ use crate::support::*;
 #[derive(Clone)]
 enum Step {
     Event(StreamEvent),
-    Fails(Failure),
+    Fails(Box<Failure>),
     Hangs,
     Panics,
 }
@@ -65,7 +65,7 @@ impl ModelService for Served {
         let steps = stream::iter(answer).then(|step| async {
             match step {
                 Step::Event(event) => Ok(event),
-                Step::Fails(failure) => Err(Box::new(failure)),
+                Step::Fails(failure) => Err(failure),
                 Step::Hangs => std::future::pending().await,
                 Step::Panics => burnt(),
             }
@@ -87,7 +87,7 @@ fn answer(words: &[&str]) -> Vec<Step> {
 }
 
 fn fails(failure: Failure) -> Vec<Step> {
-    vec![Step::Fails(failure)]
+    vec![Step::Fails(Box::new(failure))]
 }
 
 /// An agent of that service, and a provider over TCP that nobody asks.
@@ -184,7 +184,7 @@ async fn an_answer_that_breaks_off_or_never_ends_is_a_failure_and_what_was_said_
     let cut = vec![says("half an ")];
     let broken = vec![
         says("half an "),
-        Step::Fails(Failure::transport(Phase::MidStream, TransportKind::Reset, "reset")),
+        Step::Fails(Box::new(Failure::transport(Phase::MidStream, TransportKind::Reset, "reset"))),
     ];
     for broken in [cut, broken] {
         let service = serving([broken, answer(&["whole"])]);
@@ -499,7 +499,7 @@ async fn validate_and_policy_know_it() {
     let config = || Config::from_json(&document.to_string(), "agent.json").unwrap();
     let builder = || Runtime::builder(config()).plugins(registry());
     assert!(builder().validate(true).unwrap().is_empty());
-    assert_eq!(builder().policy_overview("assistant").unwrap().classes["503"].additive.run.requests, 6);
+    assert_eq!(builder().policy_overview("assistant", None).unwrap().classes["503"].additive.run.requests, 6);
     assert!(Runtime::builder(config()).build().is_err());
 }
 
