@@ -16,6 +16,7 @@ mod credentials;
 pub mod mock;
 pub mod provider;
 pub mod sse;
+mod structured;
 pub mod transport;
 mod usage;
 pub mod vendors;

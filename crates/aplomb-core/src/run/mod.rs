@@ -15,6 +15,7 @@ mod call;
 mod effect;
 mod machine;
 mod outcome;
+mod output;
 mod pattern;
 mod state;
 
@@ -23,6 +24,7 @@ pub use assemble::{Assembler, Assembly, Truncating};
 pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit, TimerKind};
 pub use machine::Machine;
 pub use outcome::{RunUsage, StopReason};
+pub use output::{OutputSchema, Purpose, WantedOutput};
 pub use pattern::{Ask, Capability, Pattern, React, View};
 pub use state::{Finished, State};
 

@@ -2,7 +2,7 @@
 
 use aplomb_core::run::Capability;
 use aplomb_llm::vendors::{self, Place, Vendor};
-use aplomb_llm::wire::Wire;
+use aplomb_llm::wire::{Schemas, Wire};
 
 /// Who serves a model.
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +68,13 @@ impl Provider {
         matches!(self, Provider::Vendor(vendor) if !matches!(vendor.place, Place::At(_)))
     }
 
-    /// What the protocols that there are can carry, whoever serves the model.
+    /// What a model's protocol can carry; of schemas, whether the vendor takes one.
     pub(crate) fn offers(self) -> &'static [Capability] {
-        &[Capability::Tools, Capability::Images]
+        match self {
+            Provider::Vendor(vendor) if vendor.quirks.schemas != Schemas::Never => {
+                &[Capability::Tools, Capability::Images, Capability::StructuredOutput]
+            }
+            _ => &[Capability::Tools, Capability::Images],
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The local driver: performs the machine's effects with tokio, HTTP and the host's clock. Decides nothing.
 
 mod benches;
+mod first_delta;
 mod publish;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +13,8 @@ use aplomb_core::error::{Error, codes};
 use aplomb_core::event::{EventName, names};
 use aplomb_core::message::{Message, ToolCall};
 use aplomb_core::run::{
-    Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State, TimerKind, panic_message,
+    Effect, EffectId, Finished, Identity, Input, Machine, OutputSchema, RunStart, State, TimerKind,
+    panic_message,
 };
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::{Model, ModelRequest};
@@ -24,11 +26,13 @@ use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use benches::Benches;
+pub(crate) use first_delta::FirstDelta;
 pub(crate) use publish::{Publisher, SharedPublisher};
 
 use crate::credential::{Credential, RunCredentials};
 use crate::host::RunClock;
 use crate::memory::{Held, Sessions};
+use crate::output::Check;
 use crate::request::Cancellation;
 use crate::tools::{ToolContext, Toolbox};
 
@@ -46,11 +50,20 @@ pub(crate) struct Driver {
     pub(crate) clock: Arc<RunClock>,
     pub(crate) publisher: SharedPublisher,
     pub(crate) cancellation: Cancellation,
+    /// What the output is held to.
+    pub(crate) check: Option<Arc<Check>>,
 }
 
 /// How much longer than the step's clock an attempt's own may run and still be together with it, in ms: the attempt's
 /// begins a little later, and wins.
 const TOGETHER_MS: u64 = 20;
+
+/// What a model is asked.
+struct Asked {
+    messages: Vec<Arc<Message>>,
+    tools: Arc<[ToolSpec]>,
+    output: Option<Arc<OutputSchema>>,
+}
 
 /// The session, while it is the run's.
 type Session = Arc<Mutex<Option<Held>>>;
@@ -122,9 +135,9 @@ impl Driver {
             Effect::AppendTranscript { messages, forgotten } => {
                 self.keep(identity, &messages, forgotten);
             }
-            Effect::CallModel { effect, target, messages, tools, announce_restart, .. } => {
-                let call =
-                    self.call_model(effect, target, identity.clone(), messages, tools, announce_restart);
+            Effect::CallModel { effect, target, messages, tools, output, announce_restart, .. } => {
+                let asked = Asked { messages, tools, output };
+                let call = self.call_model(effect, target, identity.clone(), asked, announce_restart);
                 in_flight.begin(effect, call);
             }
             Effect::ReadCredential { effect, target } => {
@@ -143,6 +156,14 @@ impl Driver {
             }
             Effect::CallTool { effect, call, arguments } => {
                 in_flight.begin(effect, self.call_tool(effect, call, arguments, identity));
+            }
+            Effect::Validate { effect, output } => {
+                let check = self.check.clone();
+                let checked = async move {
+                    let checked = check.map_or(Ok(output.clone()), |check| check.judge(&output));
+                    Input::Validated { effect, checked }
+                };
+                in_flight.begin(effect, caught(effect, checked));
             }
             Effect::SetTimer { effect, at, kind } => {
                 let leeway_ms = if kind == TimerKind::StepLimit { TOGETHER_MS } else { 0 };
@@ -246,13 +267,12 @@ impl Driver {
         effect: EffectId,
         target: usize,
         identity: Arc<Identity>,
-        messages: Vec<Arc<Message>>,
-        tools: Arc<[ToolSpec]>,
+        asked: Asked,
         announce_restart: bool,
     ) -> impl Future<Output = Input> + Send + 'static {
         let (model, publisher) = (self.models.get(target).cloned(), self.publisher.clone());
         let (credentials, clock) = (self.credentials.clone(), self.clock.clone());
-        let asked = async move {
+        let answered = async move {
             let Some(model) = model else {
                 let error = Error::new(codes::LLM_ERROR, format!("the agent has no model {target}"));
                 return Input::ModelRefused { effect, error };
@@ -266,7 +286,12 @@ impl Driver {
                 publisher.learn(key.expose_secret());
             }
             let mut deltas = publisher.wants_deltas().then(|| publisher.delta_sink(announce_restart));
-            let request = ModelRequest { run_id: &identity.run_id, messages: &messages, tools: &tools };
+            let request = ModelRequest {
+                run_id: &identity.run_id,
+                messages: &asked.messages,
+                tools: &asked.tools,
+                output: asked.output.as_deref(),
+            };
             match model.ask_with(request, key, deltas.as_mut().map(|sink| sink as _)).await {
                 Ok(answer) => {
                     if deltas.is_none() {
@@ -283,7 +308,7 @@ impl Driver {
                 },
             }
         };
-        caught(effect, asked)
+        caught(effect, answered)
     }
 
     /// A tool runs as a task of its own, so that one that blocks its thread does not hold up the run's clocks.

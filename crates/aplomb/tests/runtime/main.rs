@@ -13,6 +13,7 @@ mod canary;
 mod crossing;
 mod faults;
 mod outcomes;
+mod outputs;
 mod policy;
 mod promises;
 mod remedies;
