@@ -1,7 +1,7 @@
 //! A response as it is pasted: its headers and its body may state a wait in any form.
 #![no_main]
 
-use aplomb_core::failure::{Observation, Wait, classify};
+use aplomb_core::failure::Observation;
 use libfuzzer_sys::fuzz_target;
 
 /// Wed, 21 Oct 2015 07:28:00 GMT.
@@ -13,7 +13,6 @@ fuzz_target!(|bytes: &[u8]| {
     let mut failure = observation.into_failure();
     for received_at_ms in [None, Some(0), Some(NOW), Some(u64::MAX)] {
         failure.received_at_ms = received_at_ms;
-        assert_eq!(classify(&failure).wait, Wait::of(&failure));
+        aplomb_fuzz::judge(failure.clone());
     }
-    aplomb_fuzz::judge(failure);
 });

@@ -40,10 +40,22 @@ pub(crate) enum Command {
     Faultlab(FaultlabArguments),
 }
 
+/// What is set over a config file, for each command that takes one.
+#[derive(Debug, Args)]
+pub(crate) struct SetArguments {
+    /// Set a value over the file and the environment; for several, several times. PATH is keys with dots between, an item
+    /// of a list by its place or id: agents.0.llm.model, agents.assistant.llm.model. VALUE is JSON, or else a text; null
+    /// stands for the default. Variables set values, too: APLOMB_CONFIG__AGENTS__0__LLM__MODEL.
+    #[arg(long = "set", value_name = "PATH=VALUE", requires = "config")]
+    pub(crate) assignments: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The config file.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// What to say to the agent; `-` reads standard input, as does giving no input at all.
     #[arg(long, value_name = "TEXT", conflicts_with = "input_file", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
@@ -82,6 +94,8 @@ pub(crate) enum Format {
 pub(crate) struct ValidateArguments {
     /// The config file: JSON, or YAML or TOML by the end of its name.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Refuse what is only likely to be a mistake, such as a key whose variable is not set here.
     #[arg(long)]
     pub(crate) strict: bool,
@@ -97,9 +111,14 @@ pub(crate) struct ValidateArguments {
 pub(crate) struct PolicyArguments {
     /// The config file. Its keys need not be there; nothing is sent.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Which agent; needed where the config has several.
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
+    /// How long the run may take, in ms, as `run --timeout-ms` would have it: waits that end later are not begun.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout_ms: Option<u64>,
     /// How to tell it.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ReportFormat,
@@ -130,7 +149,8 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print a config with its defaults. Values from the environment are shown as they were written: ${VARIABLE}.
+    /// Print a config with its defaults, or where its values come from. Values from the environment are shown as
+    /// ${VARIABLE}.
     Show(ShowArguments),
 }
 
@@ -138,12 +158,20 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct ShowArguments {
     /// The config file.
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Show no credential that stands in the file.
     #[arg(long)]
     pub(crate) redact: bool,
-    /// What to write it in.
-    #[arg(long, value_enum, default_value = "json")]
-    pub(crate) format: DocumentFormat,
+    /// Say where each value comes from that is not a default: a flag, a variable, or a place in the file.
+    #[arg(long)]
+    pub(crate) provenance: bool,
+    /// Say it of the defaults, too.
+    #[arg(long, requires = "provenance")]
+    pub(crate) defaults: bool,
+    /// What to write it in: JSON unless told; with --provenance, lines for people unless told.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<DocumentFormat>,
 }
 
 /// What a config is written in.
@@ -184,6 +212,8 @@ pub(crate) enum Template {
 pub(crate) struct DoctorArguments {
     /// The config file; without one, only what needs none is looked at.
     pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
     /// Send nothing.
     #[arg(long)]
     pub(crate) offline: bool,

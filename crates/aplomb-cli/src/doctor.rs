@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::args::{DoctorArguments, ReportFormat};
 use crate::exit;
+use crate::inspect::load;
 use crate::output::for_terminal;
 use crate::report::{self, Report};
 
@@ -58,7 +59,7 @@ impl Check {
 pub(crate) async fn doctor(arguments: DoctorArguments, registry: Registry) -> u8 {
     let mut checks = Vec::new();
     if let Some(file) = &arguments.config {
-        match Config::from_file(file) {
+        match load(file, &arguments.set) {
             Ok(config) => look(config, registry, arguments.offline, &mut checks).await,
             Err(error) => checks.push(Check::bad("config", &error)),
         }
@@ -78,7 +79,7 @@ async fn look(config: Config, registry: Registry, offline: bool, checks: &mut Ve
         Ok(warnings) => {
             checks.push(Check::good("config", format!("valid; {} agents", agents.len())));
             for warning in warnings {
-                let told = format!("{}: {}", warning.path, warning.message);
+                let told = format!("{}: {} ({})", warning.path, warning.message, warning.place);
                 checks.push(Check::doubtful("config", told, warning.hint));
             }
         }

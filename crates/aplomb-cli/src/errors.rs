@@ -10,21 +10,21 @@ use crate::args::{ErrorsArguments, ReportFormat};
 use crate::report::{self, Report};
 
 pub(crate) fn errors(arguments: &ErrorsArguments) -> u8 {
-    report::give(explain(arguments).map(Report::data))
+    report::give_as(arguments.format, explain(arguments))
 }
 
-fn explain(arguments: &ErrorsArguments) -> Result<String, Error> {
+fn explain(arguments: &ErrorsArguments) -> Result<Report, Error> {
     let code = arguments.code.as_deref().map(find).transpose()?;
     Ok(match (code, arguments.format) {
-        (None, ReportFormat::Text) => tree(),
-        (None, ReportFormat::Json) => pretty(&error::all().map(row).collect()),
-        (Some(code), ReportFormat::Text) => page(code),
+        (None, ReportFormat::Text) => Report::data(tree()),
+        (None, ReportFormat::Json) => Report::json(&error::all().map(row).collect()),
+        (Some(code), ReportFormat::Text) => Report::data(page(code)),
         (Some(code), ReportFormat::Json) => {
             let mut row = row(code);
             if let Value::Object(fields) = &mut row {
                 fields.insert("page".to_owned(), json!(code.page()));
             }
-            pretty(&row)
+            Report::json(&row)
         }
     })
 }
@@ -85,8 +85,4 @@ fn row(code: Code) -> Value {
         "docs_url": code.docs_url(),
         "fields": code.fields(),
     })
-}
-
-fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
 }

@@ -1,21 +1,30 @@
 //! `aplomb validate` and `aplomb config show`: what a config says, and what is wrong with it. Nothing is sent.
 
-use aplomb::config::Config;
+use std::fmt::Write;
+use std::path::Path;
+
+use aplomb::config::{Config, Layer, Loader, Setting};
 use aplomb::plugins::Registry;
 use aplomb::{Error, Runtime, codes};
 use serde_json::{Value, json};
 
-use crate::args::{DocumentFormat, ReportFormat, ShowArguments, ValidateArguments};
+use crate::args::{DocumentFormat, ReportFormat, SetArguments, ShowArguments, ValidateArguments};
 use crate::output::for_terminal;
 use crate::render::WARN;
 use crate::report::{self, Report};
+
+/// A command's config: its file, over it what the environment sets, and over both its flags.
+pub(crate) fn load(file: &Path, set: &SetArguments) -> Result<Config, Error> {
+    let layers = Loader::file(file).environment();
+    set.assignments.iter().fold(layers, |layers, assignment| layers.set(assignment)).load()
+}
 
 pub(crate) fn validate(arguments: &ValidateArguments, registry: Registry) -> u8 {
     report::give_as(arguments.format, look(arguments, registry))
 }
 
 fn look(arguments: &ValidateArguments, registry: Registry) -> Result<Report, Error> {
-    let config = Config::from_file(&arguments.config)?;
+    let config = load(&arguments.config, &arguments.set)?;
     let resolved = arguments.show_resolved.then(|| config.resolved(true)).transpose()?;
     let agents: Vec<_> = config.agents.iter().map(|agent| agent.id.clone()).collect();
     let warnings = Runtime::builder(config).plugins(registry).validate(arguments.strict)?;
@@ -41,22 +50,44 @@ fn look(arguments: &ValidateArguments, registry: Registry) -> Result<Report, Err
 
 pub(crate) fn show(arguments: &ShowArguments) -> u8 {
     let format = match arguments.format {
-        DocumentFormat::Json => ReportFormat::Json,
-        DocumentFormat::Yaml | DocumentFormat::Toml => ReportFormat::Text,
+        Some(DocumentFormat::Json) => ReportFormat::Json,
+        None if !arguments.provenance => ReportFormat::Json,
+        _ => ReportFormat::Text,
     };
-    report::give_as(format, written(arguments))
+    report::give_as(format, shown(arguments))
 }
 
-fn written(arguments: &ShowArguments) -> Result<Report, Error> {
-    let mut config = Config::from_file(&arguments.config)?.resolved(arguments.redact)?;
+fn shown(arguments: &ShowArguments) -> Result<Report, Error> {
+    let config = load(&arguments.config, &arguments.set)?;
+    if !arguments.provenance {
+        return written(config.resolved(arguments.redact)?, arguments.format.unwrap_or(DocumentFormat::Json));
+    }
+    let mut settings = config.provenance(arguments.redact)?;
+    settings.retain(|setting| arguments.defaults || setting.source.kind != Layer::Default);
     match arguments.format {
-        DocumentFormat::Json => Ok(Report::json(&config)),
-        DocumentFormat::Yaml => serde_saphyr::to_string(&config)
+        Some(format) => written(json!({"settings": settings}), format),
+        None => Ok(Report::data(for_terminal(&lines(&settings)))),
+    }
+}
+
+/// `agents[0].llm.model = "gpt-4o"  # agent.json:7:18`.
+fn lines(settings: &[Setting]) -> String {
+    let mut text = String::new();
+    for Setting { path, value, source, .. } in settings {
+        let _never_fails = writeln!(text, "{path} = {value}  # {source}");
+    }
+    text
+}
+
+fn written(mut value: Value, format: DocumentFormat) -> Result<Report, Error> {
+    match format {
+        DocumentFormat::Json => Ok(Report::json(&value)),
+        DocumentFormat::Yaml => serde_saphyr::to_string(&value)
             .map(Report::data)
             .map_err(|error| Error::foreign(codes::CONFIG_ERROR, error)),
         DocumentFormat::Toml => {
-            without_null(&mut config);
-            toml::to_string(&config)
+            without_null(&mut value);
+            toml::to_string(&value)
                 .map(Report::data)
                 .map_err(|error| Error::foreign(codes::CONFIG_ERROR, error))
         }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use std::time::Duration;
 
-use aplomb::config::{AgentConfig, Config};
+use aplomb::config::AgentConfig;
 use aplomb::decide::schedule::{ByEntry, Overview, Planned, Schedule, WorstByEntry, WorstCase};
 use aplomb::decide::{Layer, Mode};
 use aplomb::plugins::Registry;
@@ -11,6 +12,7 @@ use aplomb::{Error, Runtime};
 use serde_json::{Value, json};
 
 use crate::args::{PolicyArguments, ReportFormat};
+use crate::inspect::load;
 use crate::output::for_terminal;
 use crate::report::{self, Report};
 use crate::run::only_agent;
@@ -26,15 +28,18 @@ pub(crate) fn policy(arguments: &PolicyArguments, registry: Registry) -> u8 {
 }
 
 fn told(arguments: &PolicyArguments, registry: Registry) -> Result<Report, Error> {
-    let config = Config::from_file(&arguments.config)?;
+    let config = load(&arguments.config, &arguments.set)?;
     let agent_id = match &arguments.agent {
         Some(agent) => agent.clone(),
         None => only_agent(&config)?,
     };
     let agent = config.agents.iter().find(|agent| agent.id == agent_id).cloned();
-    let overview = Runtime::builder(config).plugins(registry).policy_overview(&agent_id)?;
+    let timeout = arguments.timeout_ms.map(Duration::from_millis);
+    let overview = Runtime::builder(config).plugins(registry).policy_overview(&agent_id, timeout)?;
     Ok(match (arguments.format, agent) {
-        (ReportFormat::Text, Some(agent)) => Report::data(for_terminal(&text(&agent, &overview))),
+        (ReportFormat::Text, Some(agent)) => {
+            Report::data(for_terminal(&text(&agent, arguments.timeout_ms, &overview)))
+        }
         _ => {
             let mut told = json!(overview);
             if let Value::Object(fields) = &mut told {
@@ -45,7 +50,7 @@ fn told(arguments: &PolicyArguments, registry: Registry) -> Result<Report, Error
     })
 }
 
-fn text(agent: &AgentConfig, overview: &Overview) -> String {
+fn text(agent: &AgentConfig, timeout_ms: Option<u64>, overview: &Overview) -> String {
     let mut page = Page::default();
     let mode = named(overview.mode);
     let jitter = json!(agent.llm.retry.jitter);
@@ -54,7 +59,8 @@ fn text(agent: &AgentConfig, overview: &Overview) -> String {
         0 => "1 model".to_owned(),
         others => format!("{} models", others.saturating_add(1)),
     };
-    page.line(format_args!("agent {}: mode {mode}, jitter {jitter}, {models}", agent.id));
+    let within = timeout_ms.map(|limit| format!(", a run of at most {}", time(limit))).unwrap_or_default();
+    page.line(format_args!("agent {}: mode {mode}, jitter {jitter}, {models}{within}", agent.id));
     page.line(format_args!(""));
     page.line(format_args!(
         "A call that fails in the same way each time: requests, and what is waited between them"

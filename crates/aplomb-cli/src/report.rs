@@ -35,11 +35,6 @@ impl Report {
     }
 }
 
-/// Puts a report out; an error as talk.
-pub(crate) fn give(report: Result<Report, Error>) -> u8 {
-    give_as(ReportFormat::Text, report)
-}
-
 /// Puts a report out; an error as talk, and as data, too, where that is to be JSON.
 pub(crate) fn give_as(format: ReportFormat, report: Result<Report, Error>) -> u8 {
     let report = report.unwrap_or_else(|error| {

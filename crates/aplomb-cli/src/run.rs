@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Format, RunArguments};
 use crate::exit;
+use crate::inspect::load;
 use crate::output::{Output, for_terminal, talk};
 use crate::render::{self, DIM, WARN};
 use crate::signals::Signals;
@@ -64,7 +65,7 @@ async fn carry_out(
     output: &Arc<Output>,
     cancellation: Cancellation,
 ) -> Result<RunResult, Error> {
-    let mut config = Config::from_file(&arguments.config)?;
+    let mut config = load(&arguments.config, &arguments.set)?;
     let agent_id = match arguments.agent {
         Some(agent) => agent,
         None => only_agent(&config)?,

@@ -25,7 +25,7 @@ use crate::mock::MockTransport;
 use crate::structured::{self, Told};
 use crate::transport::{Body, HttpTransport, Pool, Request, Response, Target, Transport};
 use crate::usage;
-use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Wire};
+use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Schemas, Wire};
 
 /// The most bytes that are read of an error.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -155,8 +155,15 @@ impl ModelConfig {
     ///
     /// If it cannot be written as JSON.
     pub fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
-        let told =
-            request.output.map(|output| (output, structured::told(output, self, !request.tools.is_empty())));
+        // A script answers what it answers, and is shown what a model would be told.
+        let schemas = match self.endpoint {
+            Endpoint::Http { .. } => self.quirks.schemas,
+            Endpoint::Mock(_) => Schemas::Never,
+        };
+        let with_tools = !request.tools.is_empty();
+        let told = request
+            .output
+            .map(|output| (output, structured::told(output, &self.model, self.wire, schemas, with_tools)));
         let (format, messages) = match told {
             None => (None, Cow::Borrowed(request.messages)),
             Some((_, Told::Natively(format))) => (Some(format), Cow::Borrowed(request.messages)),

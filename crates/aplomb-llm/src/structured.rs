@@ -11,7 +11,6 @@ use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::run::OutputSchema;
 use serde_json::{Map, Value, json};
 
-use crate::provider::{Endpoint, ModelConfig};
 use crate::wire::{OutputFormat, Schemas, Wire, gemini};
 
 /// How the schema is told.
@@ -23,17 +22,19 @@ pub(crate) enum Told {
 }
 
 /// How a model is told what its output must fit, which may also ask for tools.
-pub(crate) fn told(output: &OutputSchema, model: &ModelConfig, with_tools: bool) -> Told {
-    let takes_it = match model.quirks.schemas {
+pub(crate) fn told(
+    output: &OutputSchema,
+    model: &str,
+    wire: Wire,
+    schemas: Schemas,
+    with_tools: bool,
+) -> Told {
+    let takes_it = match schemas {
         Schemas::Never => false,
         Schemas::WithoutTools => !with_tools,
-        Schemas::AsProtocol => {
-            model.wire != Wire::Gemini || !with_tools || gemini::generation(&model.model) >= 3
-        }
+        Schemas::AsProtocol => wire != Wire::Gemini || !with_tools || gemini::generation(model) >= 3,
     };
-    // A script answers what it answers, and is shown what a model would be told.
-    let is_script = matches!(model.endpoint, Endpoint::Mock(_));
-    let format = if takes_it && !is_script { format(output, model.wire) } else { None };
+    let format = if takes_it { format(output, wire) } else { None };
     format.map_or(Told::InInstructions, Told::Natively)
 }
 

@@ -3,7 +3,7 @@
 //! The promise is 100 ms for a thousand agents. Run by `cargo bench -p aplomb --bench config`.
 
 use aplomb::Runtime;
-use aplomb::config::{Config, Format};
+use aplomb::config::{Config, Format, Loader};
 use serde_json::{Value, json};
 
 const QUICKSTART: &str = include_str!("../../../examples/quickstart/agent.json");
@@ -38,6 +38,16 @@ fn thousand() -> String {
 fn read_a_thousand_agents(bencher: divan::Bencher<'_, '_>) {
     let text = thousand();
     bencher.bench(|| Config::from_text(&text, "agent.json", Format::Json).map(|config| config.agents.len()));
+}
+
+#[divan::bench]
+fn read_a_thousand_agents_and_set_two_values(bencher: divan::Bencher<'_, '_>) {
+    let text = thousand();
+    bencher.bench(|| {
+        let layers = Loader::text(text.as_str(), "agent.json", Format::Json);
+        let layers = layers.set("agents.agent-999.llm.model=4").set("session.lock_timeout_ms=5000");
+        layers.load().map(|config| config.agents.len())
+    });
 }
 
 #[divan::bench]

@@ -169,11 +169,16 @@ pub(crate) fn policy(config: &AgentConfig, registry: &Registry) -> Result<Policy
     Ok(policy)
 }
 
-/// What an agent's settings come to where model calls fail.
-pub(crate) fn overview(config: &AgentConfig, registry: &Registry) -> Result<Overview, Error> {
+/// What an agent's settings come to where model calls fail, in a run that ends by then.
+pub(crate) fn overview(
+    config: &AgentConfig,
+    registry: &Registry,
+    deadline_ms: Option<u64>,
+) -> Result<Overview, Error> {
     let llm = &config.llm;
     let mut setting = Setting::default();
     setting.targets = llm.fallbacks.len().saturating_add(1);
+    setting.deadline_ms = deadline_ms;
     setting.step_timeout_ms = config.runtime.step_timeout_ms;
     setting.first_byte_ms = llm.first_byte_ms();
     setting.attempt_ms = llm.timeouts.attempt_ms;

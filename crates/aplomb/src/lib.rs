@@ -20,6 +20,7 @@ mod agent;
 pub mod config;
 mod credential;
 mod driver;
+mod first_delta;
 pub mod host;
 mod memory;
 mod model;

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::agent::{self, Agent, Own, named};
-use crate::config::{Config, Warning};
+use crate::config::{Config, Loader, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
@@ -148,14 +148,14 @@ impl RuntimeBuilder {
     }
 
     /// What an agent's settings come to where model calls fail: for each class of failure how many requests a call costs
-    /// and what is waited between them, the worst case, and the settings that defeat each other. Sends nothing, and needs
-    /// no key.
+    /// and what is waited between them, the worst case, and the settings that defeat each other, in a run that may take
+    /// `timeout`, or any time. Sends nothing, and needs no key.
     ///
     /// ```
     /// # fn main() -> Result<(), aplomb::Error> {
     /// let document = r#"{"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "openai", "model": "gpt-5"}}]}"#;
     /// let config = aplomb::config::Config::from_json(document, "agent.json")?;
-    /// let overview = aplomb::Runtime::builder(config).policy_overview("a")?;
+    /// let overview = aplomb::Runtime::builder(config).policy_overview("a", None)?;
     /// assert_eq!(overview.classes["503"].additive.run.requests, 6);
     /// # Ok(())
     /// # }
@@ -164,14 +164,15 @@ impl RuntimeBuilder {
     /// # Errors
     ///
     /// `config.*` and `plugin.*` where the config is wrong, `user.agent_not_found` where it has no such agent.
-    pub fn policy_overview(&self, agent_id: &str) -> Result<Overview, Error> {
+    pub fn policy_overview(&self, agent_id: &str, timeout: Option<Duration>) -> Result<Overview, Error> {
         self.registry.check()?;
         self.config.check(&self.registry)?;
         let agents = &self.config.agents;
         let agent = agents.iter().find(|agent| agent.id == agent_id).ok_or_else(|| {
             no_such_agent(agent_id, &agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>())
         })?;
-        agent::overview(agent, &self.registry).map_err(|error| error.or_context("agent_id", agent_id))
+        let overview = agent::overview(agent, &self.registry, timeout.map(in_ms));
+        overview.map_err(|error| error.or_context("agent_id", agent_id))
     }
 
     /// Makes the runtime. Sends nothing.
@@ -245,13 +246,14 @@ fn no_such_agent(agent_id: &str, there_are: &[&str]) -> Error {
 }
 
 impl Runtime {
-    /// A runtime of the agents of a config file.
+    /// A runtime of the agents of a config file, with what the environment sets over it (`APLOMB_CONFIG__…`), as the command
+    /// line has it. [`Loader`](crate::config::Loader) leaves that out, or sets more.
     ///
     /// # Errors
     ///
     /// `config.*`; the message names the place.
     pub fn from_config(file: impl AsRef<Path>) -> Result<Runtime, Error> {
-        Runtime::builder(Config::from_file(file)?).build()
+        Runtime::builder(Loader::file(file).environment().load()?).build()
     }
 
     /// A runtime in the making.
@@ -430,10 +432,8 @@ impl Runtime {
             wall_ms: clock.started_wall_ms(),
             entry,
             messages,
-            time_limit: timeout.map(|timeout| TimeLimit {
-                limit_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-                setting: "timeout".to_owned(),
-            }),
+            time_limit: timeout
+                .map(|timeout| TimeLimit { limit_ms: in_ms(timeout), setting: "timeout".to_owned() }),
             // What nobody can name again is not worth remembering.
             remembers: agent.sessions.is_some() && session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
@@ -498,6 +498,10 @@ impl Drop for LiveRun {
     fn drop(&mut self) {
         self.runs.names().remove(&self.run_id);
     }
+}
+
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A UUID of version 7, so that ids sort by time.

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::driver::FirstDelta;
+use crate::first_delta::FirstDelta;
 use crate::request::RunResult;
 
 /// What a chunk is about.

@@ -10,6 +10,7 @@ mod classify;
 mod config;
 mod errors;
 mod faultlab;
+mod layers;
 mod policy;
 mod rendered;
 mod run;

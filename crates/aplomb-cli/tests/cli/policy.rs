@@ -99,6 +99,22 @@ fn time_limits_of_attempts_and_steps_are_part_of_it() {
 }
 
 #[test]
+fn a_run_that_may_not_take_long_makes_the_retries_that_end_in_its_time() {
+    let told = policy(&keyless(|_| ()), &["--format", "json", "--timeout-ms", "3000"]).json();
+    // Waits of 0.5, 1 and 2 s: the third would end after 3.5 s, so it is not begun.
+    let of = |class: &str| told["classes"][class]["additive"]["run"].clone();
+    assert_eq!((&of("503")["requests"], &of("503")["wait_ms"]), (&json!(3), &json!(1_500)));
+    // What hears nothing for 30 s hears nothing until the run is over.
+    assert_eq!((&of("timeout")["requests"], &of("timeout")["attempt_ms"]), (&json!(1), &json!(3_000)));
+    let warning = &told["warnings"][0];
+    assert_eq!(warning["setting"], "llm.timeouts.first_byte_ms");
+    assert!(warning["message"].as_str().unwrap().contains("timeout is 3000 ms"), "{warning}");
+    let told = policy(&keyless(|_| ()), &["--timeout-ms", "400"]).stdout;
+    assert!(told.contains("1 model, a run of at most 0.4 s"), "{told}");
+    assert!(told.contains("warning: timeout: 400 ms are over before the first wait"), "{told}");
+}
+
+#[test]
 fn it_needs_to_know_which_agent_and_refuses_a_config_that_is_wrong() {
     let mut two = keyless(|_| ());
     let mut other = two["agents"][0].clone();

@@ -189,7 +189,9 @@ pub fn overview(policy: &Policy, setting: Setting) -> Overview {
         ByEntry { run: by(EntryPoint::Run), exec: by(EntryPoint::Exec), stream: by(EntryPoint::Stream) }
     };
     let classes = classes().into_iter().map(|(name, failure)| {
-        let silence_ms = setting.attempt_ms.map_or(setting.first_byte_ms, |ms| ms.min(setting.first_byte_ms));
+        // Whichever clock runs out first ends an attempt that hears nothing.
+        let clocks = [Some(setting.first_byte_ms), setting.attempt_ms, setting.deadline_ms];
+        let silence_ms = clocks.into_iter().flatten().min().unwrap_or_default();
         let takes_ms = if name == "timeout" { silence_ms } else { 0 };
         let additive = by_entry(Mode::Additive, &failure, takes_ms);
         let layered = by_entry(Mode::Layered, &failure, takes_ms);

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Attempt, Cause, Code, Error, IDENTIFIERS, Inner, codes};
-use crate::failure::Failure;
 
 /// How deep a chain of causes is followed. A chain longer than this is a cycle or a mistake.
 const MAX_DEPTH: usize = 16;
@@ -90,14 +89,8 @@ impl ErrorDetails {
         }
     }
 
-    /// What was seen, as the cause of the error that it led to.
-    pub(crate) fn seen(failure: &Failure) -> ErrorDetails {
-        let type_name = if failure.transport.is_some() { "TransportFault" } else { "ProviderResponse" };
-        ErrorDetails::untyped(type_name, &failure.to_string())
-    }
-
     /// What is no error of ours has a type and a text, and no code of its own: it gets the base code.
-    fn untyped(type_name: &str, text: &str) -> ErrorDetails {
+    pub(crate) fn untyped(type_name: &str, text: &str) -> ErrorDetails {
         ErrorDetails {
             dict: ErrorDict {
                 code: codes::OPENAGENTS_ERROR.as_str().to_owned(),

@@ -17,6 +17,7 @@ pub use observe::Observation;
 pub use reason::Reason;
 pub use wait::{Wait, WaitSource};
 
+use crate::error::{Error, ErrorDetails};
 use crate::redact::Redactor;
 
 /// How much of a body a failure keeps, in bytes. The beginning says what is wrong; the rest is repetition.
@@ -316,6 +317,14 @@ pub fn keep_header(lower_case_name: &str) -> bool {
         || lower_case_name.contains("ratelimit")
         // What is left of a plan's windows: `x-codex-primary-reset-after-seconds`.
         || lower_case_name.starts_with("x-codex-")
+}
+
+impl Failure {
+    /// As the cause of the error that it led to: a type and a text, and no code of its own.
+    pub(crate) fn as_cause(&self) -> Error {
+        let type_name = if self.transport.is_some() { "TransportFault" } else { "ProviderResponse" };
+        Error::from(ErrorDetails::untyped(type_name, &self.to_string()))
+    }
 }
 
 /// In one line, for people: what was seen.

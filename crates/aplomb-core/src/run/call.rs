@@ -11,7 +11,7 @@ use super::{Effect, EffectId, Entry, Purpose, TimerKind};
 use crate::decide::{
     Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, pass_over, resend,
 };
-use crate::error::{Attempt, Code, Error, ErrorDetails, codes};
+use crate::error::{Attempt, Code, Error, codes};
 use crate::failure::{Failure, Reason, Verdict};
 use crate::message::{Message, normalise};
 use crate::record::Fact;
@@ -174,7 +174,7 @@ impl Turn<'_> {
             }
             Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
             _ => {
-                let cause = Error::from(ErrorDetails::seen(&failure));
+                let cause = failure.as_cause();
                 self.fail(error.with_cause(cause).with_attempts(made));
             }
         }
@@ -240,7 +240,7 @@ impl Turn<'_> {
             .with_context("status", failure.status)
             .with_context("request_id", failure.request_id.as_deref())
             .with_context("excerpt", failure.excerpt())
-            .with_cause(Error::from(ErrorDetails::seen(failure)))
+            .with_cause(failure.as_cause())
             .with_attempts(attempts);
         let setting = failure.transport.as_ref().and_then(|fault| fault.kind.setting());
         if let Some(setting) = setting {

@@ -7,7 +7,7 @@ use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, State, Waiting};
 use super::{AgentSpec, Effect, EffectId, Input, Purpose, RunStart, StopReason, TimeLimit, TimerKind};
-use crate::error::{Error, ErrorDetails, codes};
+use crate::error::{Error, codes};
 use crate::failure::{Reason, classify};
 use crate::message::{Role, normalise};
 use crate::record::{Fact, Record};
@@ -307,7 +307,7 @@ impl Turn<'_> {
         .with_context("setting", setting.as_str())
         .with_attempts(self.attempts_cut_short(codes::EXECUTION_TIMEOUT, Reason::Timeout));
         if let Some((failure, _)) = self.state.call.as_ref().and_then(|call| call.last.as_ref()) {
-            error = error.with_cause(Error::from(ErrorDetails::seen(failure)));
+            error = error.with_cause(failure.as_cause());
         }
         self.fail(error);
     }

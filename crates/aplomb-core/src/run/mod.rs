@@ -12,6 +12,7 @@ mod announce;
 mod assemble;
 mod batch;
 mod call;
+mod correction;
 mod effect;
 mod machine;
 mod outcome;

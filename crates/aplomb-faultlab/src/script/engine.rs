@@ -10,13 +10,15 @@ use serde_json::Value;
 
 #[cfg(feature = "server")]
 use super::Reach;
+use super::chat::{Chat, Rejection};
 use super::fault::{self, Body, Whole};
 use super::fits;
 use super::http2;
 use super::plan::Plan;
+use super::render::request_id;
 use super::said::Said;
 use super::template::Captures;
-use super::wire::{Chat, Rejection, Wire, request_id};
+use super::wire::Wire;
 use super::{AtEnd, Fault, Http2Fault, HttpReply, Mishap, Reply, Script, ScriptError, Step, When};
 
 /// A request, as far as a script cares.
@@ -139,7 +141,7 @@ impl Engine {
             Reply::Http(http) => bare(http, request.unix_time.saturating_add(delay)),
             Reply::Message(message) => {
                 let values = self.captures.values(chat.last_user.as_deref(), chat.tool_result.as_deref());
-                let said = Said::new(message, fault.as_deref(), wire, &chat, &values);
+                let said = Said::new(message, fault.as_deref(), wire.call_id_prefix(), &chat, &values);
                 self.remember_thoughts(key, &said);
                 wire.render(&said, &chat, number)
             }

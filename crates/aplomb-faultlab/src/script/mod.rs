@@ -13,6 +13,7 @@
 //! way in; see the crate's documentation for a whole script.
 
 mod anthropic;
+mod chat;
 mod damage;
 mod engine;
 mod fault;
@@ -27,6 +28,7 @@ mod plan;
 mod random;
 mod reach;
 mod read;
+mod render;
 mod retry_after;
 mod said;
 mod schema;

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::wire::Rejection;
+use super::chat::Rejection;
 
 /// What OpenAI does not take where it is to be strict.
 const OPENAI_REFUSES: [&str; 7] = ["allOf", "oneOf", "not", "if", "default", "minLength", "maxLength"];

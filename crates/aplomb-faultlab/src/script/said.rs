@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::chat::Chat;
 use super::split;
 use super::template::Values;
-use super::wire::{Chat, Wire};
 use super::{Fault, Message, ToolCall, Usage};
 
 /// Characters of tool arguments per event, where the script does not say: few enough that a client must
@@ -43,11 +43,12 @@ pub(super) struct Call {
 }
 
 impl Said {
-    /// The message in this conversation, cut off where the fault says so.
+    /// The message in this conversation, cut off where the fault says so. A call without an id gets one that begins with
+    /// the prefix.
     pub(super) fn new(
         message: &Message,
         fault: Option<&Fault>,
-        wire: Wire,
+        call_id_prefix: &str,
         chat: &Chat,
         values: &Values,
     ) -> Self {
@@ -55,7 +56,7 @@ impl Said {
         let message = if by_nobody { &message.without_content() } else { message };
         let text = message.text.as_deref().map(|text| values.fill(text));
         let thinking = message.thinking.as_deref().map(|thinking| values.fill(thinking));
-        let mut calls = calls(&message.tool_calls, wire, chat, values);
+        let mut calls = calls(&message.tool_calls, call_id_prefix, chat, values);
         let default_reason = if calls.is_empty() { "stop" } else { "tool_calls" };
         let mut finish_reason = message.finish_reason.as_deref().unwrap_or(default_reason);
         if let Some(Fault::CutArguments { finish_reason: pretended }) = fault {
@@ -116,11 +117,10 @@ impl Said {
 
 /// The calls with their ids. A call without one gets the next number, past every id that the conversation
 /// has.
-fn calls(scripted: &[ToolCall], wire: Wire, chat: &Chat, values: &Values) -> Vec<Call> {
+fn calls(scripted: &[ToolCall], prefix: &str, chat: &Chat, values: &Values) -> Vec<Call> {
     let given = scripted.iter().filter_map(|call| call.id.as_deref());
     let mut taken: BTreeSet<String> =
         chat.call_ids.iter().map(String::as_str).chain(given).map(str::to_owned).collect();
-    let prefix = wire.call_id_prefix();
     let mut number = chat.call_ids.len();
     let mut next_id = || {
         loop {

@@ -8,9 +8,8 @@ use aplomb_core::redact;
 use aplomb_faultlab::script::Script;
 
 use super::document::{Entry, Node, Span};
-use super::fit::listed;
 use super::node_at;
-use super::problem::{Path, Problem};
+use super::problem::{Path, Problem, listed};
 use super::providers::Provider;
 use super::{RetryExecutorConfig, TransportRetry};
 use crate::credential::CommandCredential;
@@ -64,7 +63,7 @@ impl Check<'_> {
             self.backoff(retry, &path.field("tool_executor").field("config"), initial);
         }
         if let Some(llm) = agent.entry("llm") {
-            let start = llm.key_span.clone();
+            let start = llm.key_span;
             self.llm(&llm.node, &start, &path.field(llm.written()));
         }
         let mut ids = HashSet::new();
@@ -96,7 +95,7 @@ impl Check<'_> {
 
     fn plugin(&mut self, seam: Seam, owner: &mut Node, key: &str, path: &Path<'_>) {
         let Some(entry) = owner.entry_mut(key) else { return };
-        let (written, span) = (entry.written().to_owned(), entry.key_span.clone());
+        let (written, span) = (entry.written().to_owned(), entry.key_span);
         if entry.node.is_table() {
             self.reference(seam, &mut entry.node, &path.field(&written), Some(span));
         }
@@ -104,7 +103,7 @@ impl Check<'_> {
 
     /// Exactly one of `type` and `impl`, which names something, whose config fits.
     fn reference(&mut self, seam: Seam, node: &mut Node, path: &Path<'_>, key: Option<Span>) {
-        let start = key.unwrap_or(node.span.start..node.span.start);
+        let start = key.unwrap_or(node.span.begin());
         let name = |key: &str| node.entry(key).filter(|entry| entry.node.as_text().is_some());
         let (selector, entry) = match (name("type"), name("impl")) {
             (Some(entry), None) => ("type", entry),
@@ -127,7 +126,7 @@ impl Check<'_> {
             }
         };
         let text = entry.node.as_text().unwrap_or_default().to_owned();
-        let span = entry.node.span.clone();
+        let span = entry.node.span;
         let shown = entry.node.as_name(selector).map_or("that".to_owned(), |name| format!("{name:?}"));
         let at = path.field(entry.written());
         if selector == "impl" && !self.knows_impls && !is_python(&text) {
@@ -157,7 +156,7 @@ impl Check<'_> {
             return;
         };
         let mut problem = |key: &str, what: String, help: &str| {
-            let span = llm.entry(key).map_or(start.clone(), value_span);
+            let span = llm.entry(key).map_or(*start, value_span);
             let problem = Problem::invalid(path.field(key), what).at(&span);
             self.problems.push(if help.is_empty() { problem } else { problem.help(help) });
         };
@@ -231,11 +230,13 @@ impl Check<'_> {
             problem("model", "a model needs a name".to_owned(), "");
         }
         let hottest = provider.hottest();
-        if let Some(temperature) = llm.at(&["temperature"]).and_then(Node::as_f64)
+        if let Some(node) = llm.at(&["temperature"])
+            && let Some(temperature) = node.as_f64()
             && (hottest..=2.0).contains(&temperature)
             && temperature > hottest
         {
-            problem("temperature", format!("{temperature} is not in 0..={hottest} of {name}"), "");
+            let what = format!("{} is not in 0..={hottest} of {name}", node.as_number());
+            problem("temperature", what, "");
         }
         if let Some(script) = llm.entry("script") {
             self.script(script, &path.field("script"));
@@ -244,7 +245,7 @@ impl Check<'_> {
         for (index, fallback) in
             llm.at(&["fallbacks"]).map(Node::items).unwrap_or_default().iter().enumerate()
         {
-            let start = fallback.span.start..fallback.span.start;
+            let start = fallback.span.begin();
             for key in ["retry", "fallbacks", "fallback_on"] {
                 if let Some(entry) = fallback.entry(key) {
                     let path = path.item(index);
@@ -313,7 +314,7 @@ pub(crate) fn is_python(name: &str) -> bool {
 }
 
 fn value_span(entry: &Entry) -> Span {
-    if entry.node.is_table() { entry.key_span.clone() } else { entry.node.span.clone() }
+    if entry.node.is_table() { entry.key_span } else { entry.node.span }
 }
 
 fn field_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {

@@ -1,13 +1,48 @@
-//! `${VAR}` and `${VAR:-default}` in a config's texts. The only place of the config that reads the environment.
+//! `${VAR}` and `${VAR:-default}` in a config's texts, and the variables that set values over it. The only place of the
+//! config that reads the environment.
 
 use aplomb_core::error::codes;
 
 use super::document::{Content, Node};
 use super::problem::{Path, Problem};
 
+/// How the names of variables begin that set values.
+pub(super) const PREFIX: &str = "APLOMB_CONFIG__";
+
+/// The variables that set values, with their values where they are Unicode. An empty one counts as not set, as in a text.
+pub(super) fn variables() -> Vec<(String, Option<String>)> {
+    let found = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.to_string_lossy();
+        let is_ours = name.starts_with(PREFIX) && !value.is_empty();
+        is_ours.then(|| (name.into_owned(), value.into_string().ok()))
+    });
+    found.collect()
+}
+
 /// Replaces the variables in every text, and says which ones are not set.
 pub(super) fn replace(root: &mut Node, problems: &mut Vec<Problem>) {
-    walk(root, &Path::root(), &mut |name| std::env::var(name).ok(), problems);
+    walk(root, &Path::root(), &mut variable, problems);
+}
+
+/// A text with its variables replaced, where that can be done.
+pub(super) fn replaced_in(text: &str) -> Option<String> {
+    replaced(text, &mut variable).ok()
+}
+
+/// The names of the variables in a text.
+pub(super) fn names_in(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut note = |name: &str| {
+        names.push(name.to_owned());
+        Some(".".to_owned())
+    };
+    // What cannot be replaced names no more.
+    let _text = replaced(text, &mut note);
+    names
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn walk(
@@ -17,8 +52,11 @@ fn walk(
     problems: &mut Vec<Problem>,
 ) {
     match &mut node.value {
-        Content::Text(text) if text.text.contains("${") => match replaced(&text.text, variable) {
-            Ok(replaced) => text.written = Some(std::mem::replace(&mut text.text, replaced)),
+        Content::Text(text) if text.contains("${") => match replaced(text, variable) {
+            Ok(replaced) => {
+                let written = std::mem::replace(text, replaced);
+                node.written.get_or_insert(written.into());
+            }
             Err(Unusable { what, help }) => {
                 let problem = Problem::new(codes::CONFIG_LOAD, path, what).at(&node.span);
                 problems.push(problem.meant(Some(help)));

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::document::{Content, Entry, Node, Span};
 use super::lacking;
-use super::problem::{Problem, shown};
+use super::problem::{Problem, listed, shown};
 
 /// A JSON Schema, ready to be held against values.
 #[derive(Debug)]
@@ -40,6 +40,7 @@ impl Schema {
     pub(super) fn check(&self, node: &mut Node, path: &str, code: Code, problems: &mut Vec<Problem>) {
         drop_nulls(node);
         let fit = Fit { schema: &self.value, path, code };
+        self.choose_texts(&fit, node);
         let value = node.to_value();
         let errors: Vec<_> = self.validator.iter_errors(&value).collect();
         let unknown: Vec<_> = errors.iter().filter_map(|error| fit.unknown_keys(error)).collect();
@@ -50,9 +51,26 @@ impl Schema {
         for Unknown { pointer, keys, known } in unknown {
             fit.mend(node, &pointer, &keys, &known, problems);
         }
+        self.choose_texts(&fit, node);
         let value = node.to_value();
         let errors = self.validator.iter_errors(&value);
         problems.extend(errors.filter_map(|error| fit.problem(&error, node)));
+    }
+
+    /// An override that reads as JSON is its text where the schema takes that and not the JSON.
+    fn choose_texts(&self, fit: &Fit<'_>, node: &mut Node) {
+        if !node.is_loose() {
+            return;
+        }
+        let value = node.to_value();
+        let errors = self.validator.iter_errors(&value);
+        let texts: Vec<_> = errors.filter_map(|error| fit.text_instead(&error, node)).collect();
+        for pointer in texts {
+            let Some(node) = node_mut(node, &pointer) else { continue };
+            if let Some(text) = node.or_text.take() {
+                node.value = Content::Text(text.into());
+            }
+        }
     }
 
     /// The schema of the value at a path of keys, `[]` being every item.
@@ -200,6 +218,30 @@ impl Fit<'_> {
         });
     }
 
+    /// Where a value stands that does not fit, and whose text is of the type that does.
+    fn text_instead(&self, error: &ValidationError<'_>, node: &Node) -> Option<String> {
+        let pointer = error.instance_path().as_str();
+        let text = self.locate(node, pointer).1.node.or_text.as_deref()?;
+        let owner = self.owner(error);
+        let takes_text = |schema: &Value| match schema.get("type") {
+            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "string"),
+            kind => kind.is_some_and(|kind| kind == "string"),
+        };
+        let fits = match error.kind() {
+            ValidationErrorKind::Type { .. } => takes_text(owner),
+            ValidationErrorKind::Enum { .. }
+            | ValidationErrorKind::Constant { .. }
+            | ValidationErrorKind::OneOfNotValid { .. }
+            | ValidationErrorKind::AnyOf { .. } => {
+                let branches = owner.get("anyOf").or(owner.get("oneOf")).and_then(Value::as_array);
+                options(owner).iter().any(|option| option == text)
+                    || branches.into_iter().flatten().any(takes_text) && options(owner).is_empty()
+            }
+            _ => false,
+        };
+        fits.then(|| pointer.to_owned())
+    }
+
     fn problem(&self, error: &ValidationError<'_>, node: &Node) -> Option<Problem> {
         let (path, found) = self.locate(node, error.instance_path().as_str());
         let field = found.entry.map(Entry::written).unwrap_or_default();
@@ -242,7 +284,7 @@ impl Fit<'_> {
             | ValidationErrorKind::Maximum { .. }
             | ValidationErrorKind::ExclusiveMinimum { .. }
             | ValidationErrorKind::ExclusiveMaximum { .. } => {
-                with_way_out(new(out_of_range(&error.instance().to_string(), owner)))
+                with_way_out(new(out_of_range(&found.node.as_number(), owner)))
             }
             ValidationErrorKind::MinLength { .. } => with_way_out(new("it is empty".to_owned())),
             ValidationErrorKind::MinItems { limit } => {
@@ -363,16 +405,16 @@ impl Found<'_> {
     /// Where to point for the value itself: its key, where the value is long.
     fn value_span(&self) -> Span {
         match (&self.node.value, self.owner) {
-            (Content::Table(_), Some(owner)) => owner.key_span.clone(),
-            _ => self.node.span.clone(),
+            (Content::Table(_), Some(owner)) => owner.key_span,
+            _ => self.node.span,
         }
     }
 
     /// Where to point for something that it lacks.
     fn owner_span(&self) -> Span {
         match self.owner {
-            Some(owner) => owner.key_span.clone(),
-            None => self.node.span.start..self.node.span.start,
+            Some(owner) => owner.key_span,
+            None => self.node.span.begin(),
         }
     }
 }
@@ -442,22 +484,12 @@ fn kinds(types: Option<&Value>) -> String {
 fn retyped(node: &Node, expected: Option<&Value>) -> Option<&'static str> {
     match (&node.value, expected?.as_str()?) {
         (Content::Number(_) | Content::Bool(_), "string") => Some("put it in quotes"),
-        (Content::Text(text), "integer" | "number") if text.text.parse::<f64>().is_ok() => {
+        (Content::Text(text), "integer" | "number") if text.parse::<f64>().is_ok() => {
             Some("write it without quotes")
         }
         (Content::Text(_), "boolean") => Some("write true or false, without quotes"),
         (Content::Text(_) | Content::Table(_), "array") => Some("put it in [ ]"),
         _ => None,
-    }
-}
-
-/// `a, b and c`.
-pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
-    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
-    match names.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => String::new(),
     }
 }
 

@@ -1,15 +1,18 @@
 //! `agent.json`: what an agent is, as a document.
 //!
-//! The keys are those of `docs/spec/runtime.md` §5. A document is read to values that know their places, variables are
-//! replaced, and everything that does not fit is reported at once; only then does it become a [`Config`]. Keys whose
-//! behaviour comes later ([`PENDING_KEYS`]) are refused: a key that silently does nothing is worse than none.
+//! The keys are those of `docs/spec/runtime.md` §5. A document is read to values that know their places, [layers](Loader)
+//! are laid over it, variables are replaced, and everything that does not fit is reported at once; only then does it
+//! become a [`Config`]. Keys whose behaviour comes later ([`PENDING_KEYS`]) are refused: a key that silently does nothing is worse than none.
 
 mod check;
 mod document;
 mod env;
 mod fit;
 mod lacking;
+mod layers;
+mod loader;
 mod problem;
+mod provenance;
 mod providers;
 mod publish;
 mod report;
@@ -23,8 +26,10 @@ use aplomb_core::error::{Error, codes};
 pub use aplomb_faultlab::script::Script;
 use serde_json::Value;
 
-pub use document::Format;
+pub use document::{Format, Place};
 pub use lacking::PENDING_KEYS;
+pub use loader::Loader;
+pub use provenance::{Layer, Origin, Setting};
 pub use publish::{reference, schema};
 pub use report::Warning;
 pub use schema::*;
@@ -34,7 +39,7 @@ pub(crate) use fit::Schema;
 pub(crate) use providers::Provider;
 
 use crate::plugins::Registry;
-use document::{Document, Node, Source};
+use document::{Content, Document, Node};
 use problem::Problem;
 
 /// The schema of a whole document. It is our own, so that it is one is proved by every test.
@@ -50,7 +55,7 @@ pub(crate) struct Loaded(Option<Arc<Document>>, Option<Arc<Config>>);
 /// Without the text, which may hold credentials.
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Loaded").field(&self.0.as_ref().map(|document| &*document.source.name)).finish()
+        f.debug_tuple("Loaded").field(&self.0.as_ref().map(|document| document.name())).finish()
     }
 }
 
@@ -61,38 +66,45 @@ impl PartialEq for Loaded {
 }
 
 impl Config {
-    /// Reads a file: JSON, or YAML or TOML where its name ends so.
+    /// Reads a file alone: JSON, or YAML or TOML where its name ends so. A [`Loader`] lays the environment and flags over
+    /// it, too.
     ///
     /// # Errors
     ///
-    /// `config.load` if it cannot be read, is not valid, or needs a variable that is not set; `config.validation`,
-    /// `plugin.load` and `plugin.config` if it does not fit. The message lists everything that is wrong, each with its
-    /// place.
+    /// As [`Loader::load`].
     pub fn from_file(file: impl AsRef<Path>) -> Result<Config, Error> {
-        Config::of_document(Document::from_file(file.as_ref())?)
+        Loader::file(file).load()
     }
 
     /// Reads JSON; `name` is what messages call it.
     ///
     /// # Errors
     ///
-    /// As [`from_file`](Config::from_file).
+    /// As [`Loader::load`].
     pub fn from_json(text: &str, name: &str) -> Result<Config, Error> {
         Config::from_text(text, name, Format::Json)
     }
 
-    /// Reads a text; `name` is what messages call it.
+    /// Reads a text alone; `name` is what messages call it.
     ///
     /// # Errors
     ///
-    /// As [`from_file`](Config::from_file).
+    /// As [`Loader::load`].
     pub fn from_text(text: &str, name: &str, format: Format) -> Result<Config, Error> {
-        Config::of_document(Document::parse(text, name, format)?)
+        Loader::text(text, name, format).load()
     }
 
-    fn of_document(mut document: Document) -> Result<Config, Error> {
-        let mut problems = Vec::new();
-        env::replace(&mut document.root, &mut problems);
+    fn of_layers(mut document: Document, over: Vec<layers::Override>) -> Result<Config, Error> {
+        let (mut problems, mut unset) = (Vec::new(), Vec::new());
+        if let Some(schema) = SCHEMA.as_ref() {
+            layers::lay(&mut document, over, schema, &mut problems);
+        }
+        env::replace(&mut document.root, &mut unset);
+        if !unset.is_empty() {
+            // A variable that is not set leaves a text that says nothing of the rest.
+            problems.extend(unset);
+            problem::error(std::mem::take(&mut problems), &document)?;
+        }
         let document = Arc::new(document);
         let mut config = read(&document, problems, &BUILT_IN, false)?;
         let read = Arc::new(config.clone());
@@ -102,12 +114,14 @@ impl Config {
 
     /// Leaves one agent alone.
     pub fn keep_agent(&mut self, id: &str) {
-        let mut kept = self.agents.iter().map(|agent| agent.id == id).collect::<Vec<_>>().into_iter();
+        let kept: Vec<_> = self.agents.iter().map(|agent| agent.id == id).collect();
         self.agents.retain(|agent| agent.id == id);
-        if let Some(loaded) = &mut self.loaded.0
-            && let Some(agents) = Arc::make_mut(loaded).root.entry_mut("agents")
-        {
-            agents.node.retain_items(|| kept.next().unwrap_or_default());
+        let Loaded(document, read) = &mut self.loaded;
+        if let Some(document) = document {
+            Arc::make_mut(document).keep_items("agents", &kept);
+        }
+        if let Some(read) = read {
+            Arc::make_mut(read).agents.retain(|agent| agent.id == id);
         }
     }
 
@@ -118,11 +132,10 @@ impl Config {
         }
         let value =
             serde_json::to_value(self).map_err(|error| Error::foreign(codes::CONFIG_VALIDATION, error))?;
-        let mut document =
-            Document::of_value(&value, self.loaded.0.as_ref().map(|loaded| loaded.source.clone()));
-        if let Some(loaded) = &self.loaded.0 {
-            document.root.take_places(&loaded.root);
-        }
+        let document = match &self.loaded.0 {
+            Some(loaded) => loaded.changed_to(&value),
+            None => Document::of_value(&value),
+        };
         read(&document, Vec::new(), registry, true).map(|_| ())
     }
 
@@ -157,14 +170,14 @@ impl Config {
             let node = loaded.and_then(|loaded| Some((loaded, node_at(&loaded.root, &path)?)));
             let error = error.clone().with_place(&format!("agents[{index}]"));
             return Err(match node {
-                Some((loaded, node)) => error.with_place(&loaded.source.place(Some(&node.span))),
+                Some((loaded, node)) => error.with_place(&loaded.place(Some(node.span)).to_string()),
                 None => error,
             }
             .with_context("path", path));
         }
         let document = match loaded {
             Some(loaded) => loaded,
-            None => &Document::of_value(&Value::Null, None),
+            None => &Document::of_value(&Value::Null),
         };
         let problems = refused.iter().map(|(index, error)| {
             let path = path(*index, error);
@@ -178,7 +191,7 @@ impl Config {
                 _ => problem,
             }
         });
-        problem::error(problems.collect(), &document.source, &document.root)
+        problem::error(problems.collect(), document)
     }
 }
 
@@ -189,31 +202,34 @@ fn read(
     registry: &Registry,
     knows_impls: bool,
 ) -> Result<Config, Error> {
-    let Document { source, root } = document;
-    // A variable that is not set leaves a text that says nothing of the rest.
-    problem::error(problems.split_off(0), source, root)?;
     let Some(schema) = SCHEMA.as_ref() else {
         return Err(Error::new(codes::CONFIG_ERROR, "the schema of configs is none"));
     };
-    let mut mended = root.clone();
+    let mut mended = document.root.clone();
     schema.check(&mut mended, "", fit::DOCUMENT, &mut problems);
     lacking::check(schema, &mended, &mut problems);
     check::Check { registry, knows_impls, problems: &mut problems }.document(&mut mended);
-    problem::error(problems, source, root)?;
-    serde_path_to_error::deserialize(mended.to_value()).map_err(|error| unread(&error, source, root))
+    // What is missing because somebody wrote null is missing there.
+    for problem in &mut problems {
+        let null = node_at(&document.root, &problem.path);
+        if let Some(null) = null.filter(|node| matches!(node.value, Content::Null)) {
+            problem.span = Some(null.span);
+        }
+    }
+    problem::error(problems, document)?;
+    serde_path_to_error::deserialize(mended.to_value()).map_err(|error| unread(&error, document))
 }
 
 /// What the schema lets pass and a type does not: a number that is too large for it.
-fn unread(error: &serde_path_to_error::Error<serde_json::Error>, source: &Source, root: &Node) -> Error {
+fn unread(error: &serde_path_to_error::Error<serde_json::Error>, document: &Document) -> Error {
     let path = error.path().to_string();
     let what = aplomb_core::redact::text(&error.inner().to_string());
-    let found = node_at(root, &path);
-    let problem = Problem::invalid(&path, what);
-    let problem = match found {
-        Some(node) => problem.at(&node.span),
-        None => problem,
+    let problem = match node_at(&document.root, &path) {
+        Some(node) if node.is_replaced() => Problem::invalid(&path, "it does not fit").at(&node.span),
+        Some(node) => Problem::invalid(&path, what).at(&node.span),
+        None => Problem::invalid(&path, what),
     };
-    problem::error(vec![problem], source, root)
+    problem::error(vec![problem], document)
         .err()
         .unwrap_or_else(|| Error::new(codes::CONFIG_VALIDATION, path))
 }

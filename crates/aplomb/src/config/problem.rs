@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use aplomb_core::error::{Code, Error, codes};
 use serde_json::json;
 
-use super::document::{Node, Source, Span};
+use super::document::{Document, Giver, Span};
 
 /// The most problems that are spelt out.
 const MOST: usize = 40;
@@ -91,7 +91,7 @@ impl Problem {
     }
 
     pub(crate) fn at(mut self, span: &Span) -> Problem {
-        self.span = Some(span.clone());
+        self.span = Some(*span);
         self
     }
 
@@ -105,54 +105,57 @@ impl Problem {
         self
     }
 
-    fn line(&self, source: &Source) -> String {
+    fn line(&self, document: &Document) -> String {
         let Problem { path, what, help, .. } = self;
-        let place = source.place(self.span.as_ref());
+        let place = document.place(self.span);
         let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
         let help = help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
         format!("{path}{what} ({place}){help}")
     }
 
-    fn to_json(&self, source: &Source) -> serde_json::Value {
-        let position = self.span.as_ref().and_then(|span| source.position(span.start));
+    fn to_json(&self, document: &Document) -> serde_json::Value {
+        let place = document.place(self.span);
         json!({
             "code": self.code.as_str(),
             "path": self.path,
-            "file": &*source.name,
-            "line": position.map(|(line, _)| line),
-            "column": position.map(|(_, column)| column),
+            "file": place.file,
+            "line": place.line,
+            "column": place.column,
+            "variable": place.variable,
+            "flag": place.flag,
             "message": self.what,
             "hint": self.meant.as_ref().or(self.help.as_ref()),
         })
     }
 }
 
-/// One error of all the problems; none where there are none.
-pub(crate) fn error(mut problems: Vec<Problem>, source: &Source, root: &Node) -> Result<(), Error> {
-    problems.sort_by_key(|problem| problem.span.as_ref().map_or(usize::MAX, |span| span.start));
+/// One error of all the problems, in the order of the layers and of each one's text; none where there are none.
+pub(crate) fn error(mut problems: Vec<Problem>, document: &Document) -> Result<(), Error> {
+    problems.sort_by_key(|problem| problem.span.map_or((usize::MAX, 0), |span| (span.source, span.start)));
     let Some(first) = problems.first() else { return Ok(()) };
     let same_code = problems.iter().all(|problem| problem.code == first.code);
     let code = if same_code { first.code } else { codes::CONFIG_VALIDATION };
     let excerpt = |problem: &Problem| {
-        let excerpt = problem.span.as_ref().and_then(|span| source.excerpt(root, span));
+        let excerpt = problem.span.and_then(|span| document.excerpt(span));
         excerpt.map(|excerpt| format!("\n{excerpt}")).unwrap_or_default()
     };
-    let listed = json!(problems.iter().take(MOST).map(|problem| problem.to_json(source)).collect::<Vec<_>>());
+    let listed =
+        json!(problems.iter().take(MOST).map(|problem| problem.to_json(document)).collect::<Vec<_>>());
     let path = first.path.clone();
     let error = if let [only] = problems.as_mut_slice() {
         // The document's own problems say the way out in their line; others where a hint of the code would stand.
         if only.code != codes::CONFIG_VALIDATION && only.meant.is_none() {
             only.meant = only.help.take();
         }
-        let error = Error::new(code, only.line(source) + &excerpt(only));
+        let error = Error::new(code, only.line(document) + &excerpt(only));
         match &only.meant {
             Some(meant) => error.with_hint(meant.as_str()),
             None => error,
         }
     } else {
-        let mut message = format!("{} has {} problems", source.name, problems.len());
+        let mut message = format!("{} {} problems", who(&problems, document), problems.len());
         for problem in problems.iter().take(MOST) {
-            let _never_fails = write!(message, "\n\n{}{}", problem.line(source), excerpt(problem));
+            let _never_fails = write!(message, "\n\n{}{}", problem.line(document), excerpt(problem));
             if let Some(meant) = &problem.meant {
                 let _never_fails = write!(message, "\n  = {meant}");
             }
@@ -163,4 +166,31 @@ pub(crate) fn error(mut problems: Vec<Problem>, source: &Source, root: &Node) ->
         Error::new(code, message).with_hint("docs/config.md says of each key what it takes")
     };
     Err(error.with_context("path", path).with_context("problems", listed))
+}
+
+/// Whose the problems are: `agent.json has`, `agent.json and --set have`.
+fn who(problems: &[Problem], document: &Document) -> String {
+    let mut layers: Vec<&str> = Vec::new();
+    for problem in problems {
+        let layer = match document.source(problem.span).map(|source| &source.giver) {
+            Some(Giver::Variable(_)) => "the environment",
+            Some(Giver::Flag(_)) => "--set",
+            Some(Giver::File(_)) | None => document.name(),
+        };
+        if !layers.contains(&layer) {
+            layers.push(layer);
+        }
+    }
+    let have = if layers.len() > 1 { "have" } else { "has" };
+    format!("{} {have}", listed(&layers))
+}
+
+/// `a, b and c`.
+pub(super) fn listed(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
 }

@@ -7,7 +7,7 @@ use aplomb_core::redact::{self, Redactor};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::document::{Content, Document, Node, is_secret};
+use super::document::{Content, Document, Node, Place, is_secret};
 use super::problem::Problem;
 use super::{Config, node_at, problem};
 
@@ -17,12 +17,9 @@ use super::{Config, node_at, problem};
 pub struct Warning {
     /// The value's path, such as `agents[0].llm.api_key_env`.
     pub path: String,
-    /// Which file it stands in.
-    pub file: String,
-    /// The line, from 1.
-    pub line: Option<usize>,
-    /// The column, from 1, in characters.
-    pub column: Option<usize>,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub place: Place,
     /// What it is.
     pub message: String,
     /// What to do about it.
@@ -31,12 +28,8 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Warning { path, file, line, column, message, hint } = self;
-        write!(f, "{path}: {message} ({file}")?;
-        if let (Some(line), Some(column)) = (line, column) {
-            write!(f, ":{line}:{column}")?;
-        }
-        f.write_str(")")?;
+        let Warning { path, place, message, hint } = self;
+        write!(f, "{path}: {message} ({place})")?;
         hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
@@ -89,24 +82,18 @@ impl Config {
     /// Suspicions as warnings.
     pub(crate) fn warnings(&self, suspicions: &[Problem]) -> Vec<Warning> {
         let document = self.document();
-        let warning = |problem: &Problem| {
-            let position = problem.span.as_ref().and_then(|span| document.source.position(span.start));
-            Warning {
-                path: problem.path.clone(),
-                file: document.source.name.to_string(),
-                line: position.map(|(line, _)| line),
-                column: position.map(|(_, column)| column),
-                message: problem.what.clone(),
-                hint: problem.meant.clone().or_else(|| problem.help.clone()),
-            }
+        let warning = |problem: &Problem| Warning {
+            path: problem.path.clone(),
+            place: document.place(problem.span),
+            message: problem.what.clone(),
+            hint: problem.meant.clone().or_else(|| problem.help.clone()),
         };
         suspicions.iter().map(warning).collect()
     }
 
     /// Suspicions as an error.
     pub(crate) fn refuse(&self, suspicions: Vec<Problem>) -> Result<(), Error> {
-        let document = self.document();
-        problem::error(suspicions, &document.source, &document.root)
+        problem::error(suspicions, &self.document())
     }
 
     /// What plugins and models are told in fields whose names say that it is a credential: no event or error shows it.
@@ -127,7 +114,7 @@ impl Config {
     fn document(&self) -> std::borrow::Cow<'_, Document> {
         match &self.loaded.0 {
             Some(loaded) => std::borrow::Cow::Borrowed(loaded),
-            None => std::borrow::Cow::Owned(Document::of_value(&Value::Null, None)),
+            None => std::borrow::Cow::Owned(Document::of_value(&Value::Null)),
         }
     }
 
@@ -135,8 +122,8 @@ impl Config {
         node_at(&self.loaded.0.as_ref()?.root, path)
     }
 
-    /// The config with its defaults. What came from the environment is shown as it was written, `${VARIABLE}`: values
-    /// from there are never shown. With `redact`, credentials that stand in the document itself are not shown either.
+    /// The config with its defaults. What came from the environment is shown as `${VARIABLE}`, in a text or in place of
+    /// one: values from there are never shown. With `redact`, credentials that stand in the document itself are not shown either.
     ///
     /// # Errors
     ///
@@ -173,12 +160,11 @@ fn credentials_in(field: &str, value: &Value, found: &mut Vec<String>) {
 
 /// Puts the variables back.
 fn as_written(value: &mut Value, node: &Node) {
+    if let Some(written) = &node.written {
+        *value = Value::String(written.to_string());
+        return;
+    }
     match (value, &node.value) {
-        (Value::String(text), Content::Text(from)) => {
-            if let Some(written) = &from.written {
-                *text = written.clone();
-            }
-        }
         (Value::Array(items), Content::List(nodes)) => {
             items.iter_mut().zip(nodes).for_each(|(item, node)| as_written(item, node));
         }

@@ -1,7 +1,6 @@
 //! The local driver: performs the machine's effects with tokio, HTTP and the host's clock. Decides nothing.
 
 mod benches;
-mod first_delta;
 mod publish;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +25,6 @@ use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use benches::Benches;
-pub(crate) use first_delta::FirstDelta;
 pub(crate) use publish::{Publisher, SharedPublisher};
 
 use crate::credential::{Credential, RunCredentials};

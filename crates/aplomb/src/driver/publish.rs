@@ -9,7 +9,7 @@ use aplomb_core::redact::Redactor;
 use aplomb_core::run::Identity;
 use serde_json::{Map, Value, json};
 
-use super::FirstDelta;
+use crate::first_delta::FirstDelta;
 use crate::host::RunClock;
 use crate::runtime::Subscriber;
 use crate::stream::ChunkQueue;

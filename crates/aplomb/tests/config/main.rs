@@ -10,6 +10,8 @@
 
 mod contract;
 mod documents;
+mod layer_messages;
+mod layers;
 mod messages;
 mod plugins;
 mod secrets;

@@ -302,7 +302,10 @@ fn keys_of_all_agents_that_are_missing_are_told_at_once_or_are_warnings() {
     let warnings = Runtime::builder(config()).validate(false).unwrap();
     let paths: Vec<_> = warnings.iter().map(|warning| warning.path.as_str()).collect();
     assert_eq!(paths, ["agents[0].llm.api_key_env", "agents[1].llm.api_key_env"]);
-    assert!(warnings.iter().all(|warning| warning.line.is_some() && warning.hint.is_some()), "{warnings:?}");
+    assert!(
+        warnings.iter().all(|warning| warning.place.line.is_some() && warning.hint.is_some()),
+        "{warnings:?}"
+    );
 }
 
 /// A tool that tells everybody what it was told.

@@ -61,6 +61,63 @@ async fn retries_of_layers_add_and_the_same_request_is_sent_six_times_at_most() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_call_that_is_done_never_runs_again_whatever_fails_later() {
+    for mode in MODES {
+        for (step, permanent) in failures() {
+            // The call is done; then the model fails, once or for good.
+            let script = once([calls(&[("probe", json!({}))]), step.clone(), text("done")]);
+            let probe = Probe::saying("told");
+            let outcome = ask(mode, Setup::new(script).tool("probe", probe.clone())).await;
+            let name = format!("{mode:?} {step}: {:?}", outcome.output);
+            assert_eq!((probe.calls().len(), outcome.output.is_err()), (1, permanent), "{name}");
+            // Every later request brings its result.
+            let told: Vec<_> = outcome.log[1..].iter().map(tool_results).collect();
+            assert!(told.iter().all(|told| told == &[("call_1".to_owned(), "told".to_owned())]), "{told:?}");
+        }
+        // One that may have been done does not run again either.
+        let script = once([calls(&[("probe", json!({}))]), text("done")]);
+        let probe = Probe::new(|_| async { Err(Error::new(codes::TOOL_TIMEOUT, "no word from it")) });
+        let setup = Setup::new(script).tool("probe", probe.clone());
+        let setup = setup.agent(|agent| agent["tool_executor"] = json!({"type": "retry"}));
+        let outcome = ask(mode, setup).await;
+        assert_eq!((probe.calls().len(), outcome.output.is_ok()), (1, true), "{mode:?}");
+        assert!(tool_results(&outcome.log[1])[0].1.contains("no word from it"), "the model is told");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_its_end_is_never_a_short_success_and_runs_no_tool() {
+    let error = json!({"error": {"message": "the server had an error", "type": "server_error"}});
+    let unfinished = [
+        json!({"cut": {"after_events": 3, "by": "fin"}}),
+        json!({"cut": {"after_events": 99, "by": "fin"}}),
+        json!({"end_without_terminal": {"done": false}}),
+        json!({"end_without_terminal": {"done": true}}),
+        json!({"error_event": {"after_events": 3, "body": error}}),
+        json!("empty_answer"),
+    ];
+    for mode in MODES {
+        for fault in &unfinished {
+            let name = format!("{mode:?} {fault}");
+            let outcome =
+                ask(mode, Setup::new(always(with_fault(text("one two three"), fault.clone())))).await;
+            assert_eq!(outcome.result().stop_reason, StopReason::Failed, "{name}");
+            assert_eq!(outcome.result().final_output, None, "{name}");
+            let probe = Probe::saying("never");
+            let asks = with_fault(calls(&[("probe", json!({"place": "here"}))]), fault.clone());
+            let outcome = ask(mode, Setup::new(always(asks)).tool("probe", probe.clone())).await;
+            assert_eq!((probe.calls().len(), outcome.output.is_err()), (0, true), "{name}");
+        }
+        // An end in order says nothing of arguments that were cut off.
+        let asks = with_fault(calls(&[("probe", json!({"place": "here"}))]), json!({"cut_arguments": {}}));
+        let probe = Probe::saying("never");
+        let setup = Setup::new(once([asks, text("done")])).tool("probe", probe.clone());
+        ask(mode, setup).await;
+        assert_eq!(probe.calls().len(), 0, "{mode:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_piece_of_text_comes_once_or_is_taken_back() {
     let answer = "one two three four";
     for mode in MODES {
@@ -199,4 +256,32 @@ async fn status_request_id_waiting_time_and_cause_reach_the_caller() {
     let lab = Lab::new(always(throttle)).await;
     told(lab.exec(|exec| exec).await.error(), "exec");
     told(&lab.runtime.run("assistant", "hi").await.unwrap_err(), "run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_decision_is_an_event_that_names_its_rule_and_failed_attempts_are_counted() {
+    for mode in MODES {
+        for (step, _) in failures() {
+            let outcome = ask(mode, Setup::new(always(step.clone()))).await;
+            let decided = outcome.events_of(names::RETRY_DECIDED);
+            let name = format!("{mode:?} {step}");
+            // One for each attempt that failed, and the last one says that there is no other.
+            assert_eq!(decided.len(), outcome.log.len(), "{name}");
+            for (event, number) in decided.iter().zip(1..) {
+                let field = |name: &str| event.payload[name].clone();
+                assert_eq!(field("attempt"), number, "{name}");
+                assert_eq!(field("will_retry"), number < decided.len(), "{name}");
+                assert!(field("rule").as_str().is_some_and(|rule| !rule.is_empty()), "{name}");
+            }
+            let usage = &outcome.result().usage;
+            let retries = outcome.log.len() as u64 - 1;
+            assert_eq!((usage.llm_calls, usage.llm_retry_count), (1, retries), "{name}");
+        }
+    }
+    // What an answer used that broke off after it had begun is known or estimated, and counted.
+    let broken = with_fault(text("one two three"), json!({"cut": {"after_events": 3, "by": "reset"}}));
+    let whole = ask(Mode::Watched, Setup::new(once([text("done")]))).await;
+    let outcome = ask(Mode::Watched, Setup::new(once([broken, text("done")]))).await;
+    let (once, twice) = (&whole.result().usage, &outcome.result().usage);
+    assert!(twice.input_tokens > once.input_tokens && twice.estimated_tokens > 0, "{once:?} {twice:?}");
 }

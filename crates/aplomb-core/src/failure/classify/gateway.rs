@@ -32,39 +32,6 @@ const QUOTED_STATUS: Rule = Rule {
     }),
 };
 
-/// What stands before a quoted status. Bare numbers are none: they count tokens, bytes and milliseconds.
-const BEFORE_STATUS: [&str; 14] = [
-    "error code: ",
-    "status code: ",
-    "status code ",
-    "status_code: ",
-    "status_code=",
-    "statuscode: ",
-    "got status: ",
-    "status: ",
-    "http status ",
-    "http ",
-    "http/1.1 ",
-    "returned ",
-    "[",
-    "\n",
-];
-
-/// The status that a message quotes. An HTTP client's exception names its type first: `ServiceUnavailable: 503 The model …`.
-pub(super) fn quoted_status(prose: &str, by_exception: bool) -> Option<u16> {
-    let after_type = by_exception.then_some(": ");
-    BEFORE_STATUS.into_iter().chain(after_type).find_map(|before| {
-        prose.match_indices(before).find_map(|(at, _)| {
-            let rest = prose.get(at + before.len()..)?;
-            let digits = rest.get(..3)?;
-            let ends =
-                rest.get(3..)?.chars().next().is_none_or(|next| !next.is_ascii_alphanumeric() && next != '.');
-            let ends = ends && (before != ": " || rest.get(3..4) == Some(" "));
-            digits.parse().ok().filter(|status| ends && (400..600).contains(status))
-        })
-    })
-}
-
 /// An error inside a gateway's 5xx that is not the gateway's own.
 const WRAPPED_CODE: Rule = Rule {
     id: "gateway.wrapped_code",

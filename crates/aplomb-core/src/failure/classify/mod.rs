@@ -16,6 +16,7 @@
 mod anthropic;
 mod aws;
 mod azure;
+mod chain;
 mod chinese;
 mod gateway;
 mod generic;
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Failure, Reason, Wait};
 use crate::error::{Code, codes};
-use rule::{Opinion, Rule, Seen};
+use rule::{Opinion, Rule};
 
 /// What a failure is, and the rule that says so.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -99,8 +100,8 @@ const INVITED: (&str, &str) = (
 
 /// Judges a failure.
 pub fn classify(failure: &Failure) -> Verdict {
-    let seen = Seen::of(failure);
-    let (rule, opinion) = match rule::last_opinion(&seen) {
+    let seen = chain::look(failure);
+    let (rule, opinion) = match chain::last_opinion(&seen) {
         Some((rule, opinion)) => (rule.id, opinion),
         None => (UNKNOWN.0, Opinion::forbid(Reason::Unknown)),
     };
@@ -115,7 +116,12 @@ pub fn classify(failure: &Failure) -> Verdict {
         }
         _ => (rule, opinion),
     };
-    Verdict { reason, retryable, wait: Wait::said(failure, &seen.said), rule: rule.to_owned() }
+    Verdict {
+        reason,
+        retryable,
+        wait: Wait::stated(failure, &seen.said.waits, &seen.said.prose),
+        rule: rule.to_owned(),
+    }
 }
 
 /// Every rule's id, with one sentence about what it knows; the most general first.
@@ -128,6 +134,7 @@ pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub fn explain(rule: &str) -> Option<&'static str> {
     rules().find(|(id, _)| *id == rule).map(|(_, why)| why)
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

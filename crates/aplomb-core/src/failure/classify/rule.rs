@@ -1,10 +1,5 @@
 //! What a rule is, and what it looks at.
 
-use std::sync::LazyLock;
-
-use aho_corasick::AhoCorasick;
-
-use super::CHAIN;
 use crate::failure::said::Said;
 use crate::failure::{Anomaly, Failure, Phase, Reason, TransportKind};
 
@@ -54,23 +49,16 @@ pub(super) struct Seen<'a> {
     pub(super) said: Said,
     /// A status that a message quotes.
     pub(super) quoted_status: Option<u16>,
-    speaks_of_network: bool,
-    found: Found,
+    /// Whether the HTTP client's own text speaks of the network.
+    pub(super) speaks_of_network: bool,
+    /// The fragments of known phrases that were found.
+    pub(super) found: Found,
 }
 
-/// The fragments that were found.
-type Found = [u64; 12];
+/// A bit for each known fragment.
+pub(super) type Found = [u64; 12];
 
-impl<'a> Seen<'a> {
-    pub(super) fn of(failure: &'a Failure) -> Seen<'a> {
-        let said = Said::of(failure);
-        let found = WORDS.find(&said.prose);
-        let is_exception = has_client_text(failure);
-        let quoted_status = super::gateway::quoted_status(&said.prose, is_exception);
-        let speaks_of_network = is_exception && WORDS.speaks_of_network(&found);
-        Seen { failure, said, quoted_status, speaks_of_network, found }
-    }
-
+impl Seen<'_> {
     /// The response's status, where it says that the request failed.
     pub(super) fn status(&self) -> Option<u16> {
         (self.failure.phase == Phase::Response).then_some(self.failure.status).flatten()
@@ -107,137 +95,11 @@ impl<'a> Seen<'a> {
 
     /// All there is was raised by the HTTP client, or by an SDK.
     pub(super) fn is_exception(&self) -> bool {
-        has_client_text(self.failure)
+        self.failure.transport.as_ref().is_some_and(|fault| fault.kind == TransportKind::Other)
     }
-}
-
-fn has_client_text(failure: &Failure) -> bool {
-    failure.transport.as_ref().is_some_and(|fault| fault.kind == TransportKind::Other)
-}
-
-/// The rules in their order, with their phrases by number.
-struct Compiled {
-    rule: &'static Rule,
-    phrases: Vec<Vec<u16>>,
-}
-
-/// Every known fragment, searched for in one pass.
-struct Words {
-    rules: Vec<Compiled>,
-    /// `None` only if the fragments cannot be compiled, which a test rules out.
-    searcher: Option<AhoCorasick>,
-}
-
-static WORDS: LazyLock<Words> = LazyLock::new(|| {
-    let mut fragments: Vec<&'static str> = Vec::new();
-    let mut number = |fragment: &'static str| {
-        let known = fragments.iter().position(|known| *known == fragment);
-        let at = known.unwrap_or_else(|| {
-            fragments.push(fragment);
-            fragments.len() - 1
-        });
-        u16::try_from(at).unwrap_or(u16::MAX)
-    };
-    let rules = CHAIN.into_iter().flatten().map(|rule| {
-        let phrases = match &rule.test {
-            Test::Wording { any, .. } => {
-                any.iter().map(|phrase| phrase.iter().map(|fragment| number(fragment)).collect()).collect()
-            }
-            _ => Vec::new(),
-        };
-        Compiled { rule, phrases }
-    });
-    let rules = rules.collect();
-    let searcher = AhoCorasick::new(&fragments).ok();
-    Words { rules, searcher }
-});
-
-impl Words {
-    fn find(&self, prose: &str) -> Found {
-        let mut found = Found::default();
-        let Some(searcher) = &self.searcher else { return found };
-        for hit in searcher.find_overlapping_iter(prose) {
-            let at = hit.pattern().as_usize();
-            if let Some(bits) = found.get_mut(at / 64) {
-                *bits |= 1 << (at % 64);
-            }
-        }
-        found
-    }
-
-    /// Whether one of the network's own phrases was found.
-    fn speaks_of_network(&self, found: &Found) -> bool {
-        let of_network = |compiled: &&Compiled| compiled.rule.id.starts_with(super::transport::FAMILY);
-        self.rules.iter().filter(of_network).any(|compiled| compiled.is_found_in(found))
-    }
-}
-
-impl Compiled {
-    fn is_found_in(&self, found: &Found) -> bool {
-        let is_found = |fragment: &u16| {
-            let at = usize::from(*fragment);
-            found.get(at / 64).is_some_and(|bits| bits & (1 << (at % 64)) != 0)
-        };
-        self.phrases.iter().any(|phrase| phrase.iter().all(is_found))
-    }
-
-    fn opinion(&self, seen: &Seen<'_>) -> Option<Opinion> {
-        match &self.rule.test {
-            Test::Look(look) => look(seen),
-            Test::Names { at, names, then } => (seen.said.is_named(names) && at(seen)).then_some(*then),
-            Test::Wording { at, then, .. } => (self.is_found_in(&seen.found) && at(seen)).then_some(*then),
-        }
-    }
-}
-
-/// What the chain makes of it: the last rule that has an opinion, and the opinion.
-pub(super) fn last_opinion(seen: &Seen<'_>) -> Option<(&'static Rule, Opinion)> {
-    WORDS.rules.iter().rev().find_map(|compiled| Some((compiled.rule, compiled.opinion(seen)?)))
 }
 
 /// For gates: at any status.
 pub(super) fn anywhere(_: &Seen<'_>) -> bool {
     true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_fragment_has_its_bit() {
-        assert!(
-            WORDS
-                .searcher
-                .as_ref()
-                .is_some_and(|searcher| searcher.patterns_len() <= Found::default().len() * 64)
-        );
-    }
-
-    #[test]
-    fn ids_are_unique_and_reasons_are_sentences() {
-        let mut ids: Vec<_> = WORDS.rules.iter().map(|compiled| compiled.rule.id).collect();
-        for Compiled { rule, .. } in &WORDS.rules {
-            assert!(rule.why.ends_with('.') && rule.why.len() <= 160, "{}", rule.id);
-        }
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), WORDS.rules.len());
-    }
-
-    #[test]
-    fn fragments_are_lower_case_and_phrases_hold_some() {
-        for Compiled { rule, .. } in &WORDS.rules {
-            if let Test::Wording { any, .. } = &rule.test {
-                for phrase in *any {
-                    assert!(!phrase.is_empty(), "{}", rule.id);
-                    for fragment in *phrase {
-                        // Shorter ones say too little to be anchored.
-                        assert!(fragment.chars().count() >= 4 || !fragment.is_ascii(), "{fragment:?}");
-                        assert_eq!(fragment.to_lowercase(), *fragment);
-                    }
-                }
-            }
-        }
-    }
 }

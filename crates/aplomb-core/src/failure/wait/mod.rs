@@ -12,7 +12,6 @@ mod prose;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
-use super::said::Said;
 pub(super) use body::in_fields;
 
 /// How long the provider asked us to wait, and where it said so.
@@ -77,20 +76,17 @@ impl Stated {
 }
 
 impl Wait {
-    /// The wait that a failure states. Garbage and negative numbers state nothing.
-    pub fn of(failure: &Failure) -> Option<Wait> {
-        Wait::said(failure, &Said::of(failure))
-    }
-
-    pub(super) fn said(failure: &Failure, said: &Said) -> Option<Wait> {
+    /// The wait that a failure states, in its headers, in the fields of its body by their rank, or in its words. Garbage and
+    /// negative numbers state nothing.
+    pub(super) fn stated(failure: &Failure, in_body: &[(u8, Stated)], prose: &str) -> Option<Wait> {
         let now_ms = now_ms(failure);
         headers::retry_after(failure, now_ms)
             .or_else(|| {
-                let delay_ms = said.waits.iter().min_by_key(|(rank, _)| *rank)?.1.from(now_ms)?;
+                let delay_ms = in_body.iter().min_by_key(|(rank, _)| *rank)?.1.from(now_ms)?;
                 Some(Wait { delay_ms, source: WaitSource::Body })
             })
             .or_else(|| {
-                let delay_ms = prose::stated(&said.prose)?.from(now_ms)?;
+                let delay_ms = prose::stated(prose)?.from(now_ms)?;
                 Some(Wait { delay_ms, source: WaitSource::Message })
             })
             .or_else(|| headers::reset(failure, now_ms))
@@ -106,6 +102,7 @@ fn now_ms(failure: &Failure) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::classify;
     use proptest::prelude::*;
 
     /// Wed, 21 Oct 2015 07:28:00 GMT.
@@ -118,11 +115,11 @@ mod tests {
     }
 
     fn wait(headers: &[(&str, &str)]) -> Option<u64> {
-        Wait::of(&failure(429, "", headers)).map(|wait| wait.delay_ms)
+        classify(&failure(429, "", headers)).wait.map(|wait| wait.delay_ms)
     }
 
     fn in_body(body: &str) -> Option<(u64, &'static str)> {
-        Wait::of(&failure(429, body, &[])).map(|wait| (wait.delay_ms, wait.source.as_str()))
+        classify(&failure(429, body, &[])).wait.map(|wait| (wait.delay_ms, wait.source.as_str()))
     }
 
     #[test]
@@ -272,7 +269,7 @@ mod tests {
         let headers = [("x-ratelimit-remaining-tokens", "149984"), ("x-ratelimit-reset-tokens", "6ms")];
         assert_eq!(wait(&headers), None);
         let empty = [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6ms")];
-        assert_eq!(Wait::of(&failure(400, "", &empty)), None);
+        assert_eq!(classify(&failure(400, "", &empty)).wait, None);
     }
 
     proptest! {
@@ -292,7 +289,7 @@ mod tests {
                 ("x-codex-primary-used-percent", "100"),
             ];
             // Whatever it says: a number of milliseconds, or nothing.
-            let _: Option<u64> = Wait::of(&failure(429, &body, &headers)).map(|wait| wait.delay_ms);
+            let _: Option<u64> = classify(&failure(429, &body, &headers)).wait.map(|wait| wait.delay_ms);
         }
     }
 }

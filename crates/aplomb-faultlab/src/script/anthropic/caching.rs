@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::invalid;
-use crate::script::wire::Rejection;
+use crate::script::chat::Rejection;
 
 const MARK: &str = "cache_control";
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::request::{Block, Content, Message, Role};
 use super::{REDACTED, SIGNATURE, invalid};
-use crate::script::wire::{Rejection, Unthought};
+use crate::script::chat::{Rejection, Unthought};
 
 /// Whether Anthropic would read this conversation.
 pub(super) fn check(system: Option<&Content>, messages: &[Message]) -> Result<(), Rejection> {

@@ -12,8 +12,9 @@ mod turns;
 
 use serde::Serialize;
 
+use super::chat::Rejection;
 use super::fault::Whole;
-use super::wire::{Rejection, json, request_id, to_json};
+use super::render::{json, request_id, to_json};
 
 pub(super) use answer::render;
 pub(super) use request::read;

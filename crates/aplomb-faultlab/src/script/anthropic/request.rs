@@ -6,8 +6,8 @@
 use serde::Deserialize;
 
 use super::{caching, history, invalid};
+use crate::script::chat::{Chat, Rejection};
 use crate::script::output_format;
-use crate::script::wire::{Chat, Rejection};
 
 #[derive(Deserialize)]
 struct Document {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::request::read;
-use crate::script::wire::{Chat, Rejection};
+use crate::script::chat::{Chat, Rejection};
 
 pub(super) fn chat(messages: &[Value]) -> Result<Chat, Rejection> {
     read(json!({ "model": "m", "max_tokens": 9, "messages": messages }).to_string().as_bytes())

@@ -9,9 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{SIGNATURE, Target};
+use crate::script::chat::Chat;
 use crate::script::fault::{Body, ErrorType, Whole};
+use crate::script::render::{events, json, to_json, untyped_event};
 use crate::script::said::{Call, Said};
-use crate::script::wire::{Chat, events, json, to_json, untyped_event};
 use crate::script::{self, PingKind};
 
 /// What the model said as the answer to this request, which is the engine's `number`-th.

@@ -3,7 +3,7 @@
 
 use super::request::Content;
 use super::{SIGNATURE, Target, invalid};
-use crate::script::wire::Rejection;
+use crate::script::chat::Rejection;
 
 /// What a client may send for a signature that it never had
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>, "FAQs").

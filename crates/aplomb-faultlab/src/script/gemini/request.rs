@@ -9,8 +9,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::{Target, history, invalid};
+use crate::script::chat::{Chat, Rejection};
 use crate::script::output_format;
-use crate::script::wire::{Chat, Rejection};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -8,9 +8,10 @@
 use bytes::Bytes;
 use serde::Serialize;
 
+use crate::script::chat::Chat;
 use crate::script::fault::{Body, ErrorType, Whole};
+use crate::script::render::{CREATED, events, json, to_json, untyped_event};
 use crate::script::said::{Call, Said};
-use crate::script::wire::{CREATED, Chat, events, json, to_json, untyped_event};
 use crate::script::{self, PingKind};
 
 /// What the model said as the answer to this request, which is the engine's `number`-th.

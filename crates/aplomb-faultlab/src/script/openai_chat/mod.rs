@@ -8,8 +8,9 @@ mod request;
 
 use serde::Serialize;
 
+use super::chat::Rejection;
 use super::fault::Whole;
-use super::wire::{Rejection, json, to_json};
+use super::render::{json, to_json};
 
 pub(super) use answer::render;
 pub(super) use request::read;

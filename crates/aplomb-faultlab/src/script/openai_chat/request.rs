@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::script::chat::{Chat, Rejection};
 use crate::script::output_format;
-use crate::script::wire::{Chat, Rejection};
 
 #[derive(Deserialize)]
 struct Document {

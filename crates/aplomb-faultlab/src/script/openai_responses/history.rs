@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::request::{Item, Kind};
 use super::{ENCRYPTED, invalid, missing, unsupported};
-use crate::script::wire::{Rejection, Unthought};
+use crate::script::chat::{Rejection, Unthought};
 
 /// The roles of messages (`EasyInputMessage` of OpenAI's SDKs). A tool's result is an item of its own.
 const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
@@ -170,7 +170,7 @@ mod tests {
 
     use super::super::request::read;
     use super::*;
-    use crate::script::wire::Chat;
+    use crate::script::chat::Chat;
 
     fn chat(input: &[Value]) -> Result<Chat, Rejection> {
         read(json!({ "model": "m", "store": false, "input": input }).to_string().as_bytes())

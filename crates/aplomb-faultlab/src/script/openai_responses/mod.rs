@@ -13,7 +13,7 @@ mod request;
 pub(super) use answer::render;
 pub(super) use request::read;
 
-use super::wire::Rejection;
+use super::chat::Rejection;
 
 /// What every reasoning item of faultlab has for its encrypted content: "faultlab" in base64. A client has to
 /// send it back as it is.

@@ -8,8 +8,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{history, invalid, missing, unsupported};
+use crate::script::chat::{Chat, Rejection};
 use crate::script::output_format;
-use crate::script::wire::{Chat, Rejection};
 
 /// What can be asked for beside the answer (`ResponseIncludable` of OpenAI's SDKs). Encrypted reasoning comes
 /// without being asked for, too.

@@ -1,8 +1,10 @@
 //! The line of a document where something is wrong, with a caret below it. Shows no value that may be a secret.
 
+use std::ops::Range;
+
 use aplomb_core::redact;
 
-use super::{Content, Node, Source, Span};
+use super::{Content, Document, Node, Span};
 
 /// The most characters of a line that are shown.
 const WIDTH: usize = 100;
@@ -40,11 +42,12 @@ pub(super) fn is_name(field: &str, text: &str) -> bool {
     SHOWN.contains(&field) && redact::text(text) == text && text.len() <= 64
 }
 
-impl Source {
-    /// The line of a span, numbered, and a caret below the span.
-    pub(in crate::config) fn excerpt(&self, root: &Node, span: &Span) -> Option<String> {
-        let text = self.text.as_deref()?;
-        let (number, _) = self.position(span.start)?;
+impl Document {
+    /// The line of a span, numbered where it is a file's, and a caret below the span.
+    pub(in crate::config) fn excerpt(&self, span: Span) -> Option<String> {
+        let source = self.source(Some(span))?;
+        let text = source.text.as_deref()?;
+        let number = source.position(span.start).map(|(line, _)| line);
         let start = text.get(..span.start)?.rfind('\n').map_or(0, |newline| newline + 1);
         let end = text.get(span.start..)?.find('\n').map_or(text.len(), |newline| span.start + newline);
         // Of a line without end, what is near: more than is shown, so that no credential is cut into two.
@@ -52,15 +55,17 @@ impl Source {
             |from: usize, to: usize| (from..=to).find(|at| text.is_char_boundary(*at)).unwrap_or(to);
         let start = boundary(start.max(span.start.saturating_sub(NEAR)), span.start);
         let end = boundary(end.min(span.start.saturating_add(NEAR)), end);
-        let mut line = Line { text, start, end, span, shown: Vec::new() };
+        let mut line = Line { text, start, end, span: span.range(), shown: Vec::new() };
         let mut hidden = Vec::new();
-        hide(root, "", &(start..end), &mut hidden);
+        let line_span = Span { start, end, ..span };
+        hide(&self.root, "", line_span, &mut hidden);
+        self.covered.iter().for_each(|entry| hide(&entry.node, &entry.key, line_span, &mut hidden));
         hidden.sort_unstable_by_key(|span| span.start);
         let mut at = start;
         for secret in hidden {
             if secret.start >= at {
                 line.show(at..secret.start);
-                line.leave_out(secret.clone());
+                line.leave_out(secret.range());
                 at = secret.end.min(end);
             }
         }
@@ -70,14 +75,15 @@ impl Source {
 }
 
 /// The values in a line that are not shown.
-fn hide(node: &Node, field: &str, line: &Span, hidden: &mut Vec<Span>) {
-    let elsewhere = node.span.end < line.start || node.span.start > line.end;
+fn hide(node: &Node, field: &str, line: Span, hidden: &mut Vec<Span>) {
+    let elsewhere =
+        node.span.source != line.source || node.span.end < line.start || node.span.start > line.end;
     match &node.value {
         // A table of TOML is its head; what is in it stands elsewhere.
         Content::Text(_) | Content::Number(_) if elsewhere => {}
         Content::Text(_) if node.as_name(field).is_some() => {}
         Content::Number(_) if !is_secret(field) => {}
-        Content::Text(_) | Content::Number(_) => hidden.push(node.span.clone()),
+        Content::Text(_) | Content::Number(_) => hidden.push(node.span),
         Content::List(items) => items.iter().for_each(|item| hide(item, field, line, hidden)),
         Content::Table(entries) => {
             entries.iter().for_each(|entry| hide(&entry.node, entry.written(), line, hidden));
@@ -97,7 +103,7 @@ struct Line<'a> {
     text: &'a str,
     start: usize,
     end: usize,
-    span: &'a Span,
+    span: Range<usize>,
     /// The characters, and whether each is marked.
     shown: Vec<(char, bool)>,
 }
@@ -107,7 +113,7 @@ impl Line<'_> {
         self.span.contains(&at) || (self.span.is_empty() && at == self.span.start)
     }
 
-    fn show(&mut self, part: Span) {
+    fn show(&mut self, part: Range<usize>) {
         let Some(text) = self.text.get(part.clone()) else { return };
         // Comments may hold keys as well.
         let clean = redact::text(text);
@@ -122,7 +128,7 @@ impl Line<'_> {
     }
 
     /// A text without what is in its quotes.
-    fn leave_out(&mut self, value: Span) {
+    fn leave_out(&mut self, value: Range<usize>) {
         let marked = self.span.start <= value.start && value.start < self.span.end.max(self.span.start + 1);
         let text = self.text.get(value.start.max(self.start)..value.end.min(self.end)).unwrap_or_default();
         let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
@@ -130,7 +136,7 @@ impl Line<'_> {
         self.shown.extend(whole.map(|character| (character, marked)));
     }
 
-    fn with_caret(mut self, number: usize) -> String {
+    fn with_caret(mut self, number: Option<usize>) -> String {
         for (character, _) in &mut self.shown {
             if character.is_control() {
                 *character = ' ';
@@ -151,7 +157,7 @@ impl Line<'_> {
         }
         let before = caret.saturating_sub(skipped) + usize::from(skipped > indent);
         let carets = part.iter().filter(|(_, marked)| *marked).count().max(1);
-        let number = number.to_string();
+        let number = number.map(|number| number.to_string()).unwrap_or_default();
         let margin = " ".repeat(number.len());
         format!(
             "{margin} |\n{number} | {line}\n{margin} | {}{}",

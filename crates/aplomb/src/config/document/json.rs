@@ -95,5 +95,5 @@ fn node(value: Value<'_>) -> Result<Node, Broken> {
 }
 
 fn span(range: Range) -> Span {
-    range.start..range.end
+    Span::here(range.start..range.end)
 }

@@ -12,7 +12,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Broken> {
         let at = error.span().map_or(0, |span| span.start);
         Broken::new(at, redact::text(error.message()))
     })?;
-    let span = table.span();
+    let span = Span::here(table.span());
     node(DeValue::Table(table.into_inner()), span)
 }
 
@@ -33,7 +33,7 @@ fn node(value: DeValue<'_>, span: Span) -> Result<Node, Broken> {
         }
         DeValue::Array(items) => {
             let items = items.into_iter().map(|item| {
-                let span = item.span();
+                let span = Span::here(item.span());
                 node(item.into_inner(), span)
             });
             Content::List(items.collect::<Result<_, _>>()?)
@@ -45,7 +45,7 @@ fn node(value: DeValue<'_>, span: Span) -> Result<Node, Broken> {
 
 fn entries(table: DeTable<'_>) -> Result<Vec<Entry>, Broken> {
     let entry = |(key, value): (Spanned<_>, Spanned<DeValue<'_>>)| {
-        let (key_span, span) = (key.span(), value.span());
+        let (key_span, span) = (Span::here(key.span()), Span::here(value.span()));
         let key: std::borrow::Cow<'_, str> = key.into_inner();
         Ok(Entry::new(key.into_owned(), key_span, node(value.into_inner(), span)?))
     };

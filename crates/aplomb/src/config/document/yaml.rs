@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Broken> {
             let at = error.marker().byte_offset().unwrap_or_default();
             Broken::new(at, redact::text(&error.info()))
         })?;
-        let span = span.byte_range().unwrap_or(0..0);
+        let span = Span::here(span.byte_range().unwrap_or(0..0));
         builder.take(event, span)?;
     }
     match builder.root {
@@ -63,17 +63,16 @@ impl Builder<'_> {
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open::List { items, start, anchor }) => {
-                    self.add(Node::new(Content::List(items), start..span.end.max(start)), anchor)
+                    self.add(Node::new(Content::List(items), Span::here(start..span.end.max(start))), anchor)
                 }
-                Some(Open::Table { entries, start, anchor, .. }) => {
-                    self.add(Node::new(Content::Table(entries), start..span.end.max(start)), anchor)
-                }
+                Some(Open::Table { entries, start, anchor, .. }) => self
+                    .add(Node::new(Content::Table(entries), Span::here(start..span.end.max(start))), anchor),
                 None => Err(Broken::new(span.start, "an end without a beginning")),
             },
             Event::Scalar(text, style, anchor, _) => {
                 let is_text = style != ScalarStyle::Plain || tag.is_some_and(|(_, is_text)| is_text);
                 // A block's span may end before its first line.
-                let span = span.start..span.end.max(span.start).min(self.text.len());
+                let span = Span::here(span.start..span.end.max(span.start).min(self.text.len()));
                 let node = if is_text { Node::text(text.into_owned(), span) } else { plain(&text, span)? };
                 self.add(node, anchor)
             }
@@ -110,9 +109,9 @@ impl Builder<'_> {
             Some(Open::Table { entries, key, .. }) => match key.take() {
                 Some((key, key_span)) => entries.push(Entry::new(key, key_span, node)),
                 None => {
-                    let written = self.text.get(node.span.clone()).unwrap_or_default().to_owned();
+                    let written = self.text.get(node.span.range()).unwrap_or_default().to_owned();
                     let name = match node.value {
-                        Content::Text(text) => text.text,
+                        Content::Text(text) => text,
                         Content::Null | Content::Bool(_) | Content::Number(_) => written,
                         Content::List(_) | Content::Table(_) => {
                             return Err(Broken::new(node.span.start, "a key must be a text"));
