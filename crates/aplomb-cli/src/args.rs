@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use aplomb::failure::Phase;
+use aplomb::{RunBudget, Unpriced};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run LLM agents that keep their composure.
@@ -74,9 +75,78 @@ pub(crate) struct RunArguments {
     /// How long the run may take, in ms.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
+    #[command(flatten)]
+    pub(crate) budget: BudgetArguments,
     /// What to print: text on a terminal, else events, unless told.
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
+}
+
+/// What a run may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Budget")]
+pub(crate) struct BudgetArguments {
+    /// The most model calls.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+    /// How long the run may take, in ms.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_duration_ms: Option<u64>,
+    /// The most tool calls.
+    #[arg(long, value_name = "N")]
+    max_tool_calls: Option<u32>,
+    #[command(flatten)]
+    cost: CostArguments,
+}
+
+/// What a run may cost.
+#[derive(Debug, Args)]
+pub(crate) struct CostArguments {
+    /// The most that a run may cost, in US dollars; needs the price of each of the agent's models (llm.pricing).
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    max_cost_usd: Option<f64>,
+    /// What becomes of a run with a limit of cost whose agent has a model without a price.
+    #[arg(long, value_enum, default_value = "refuse")]
+    unpriced: UnpricedName,
+}
+
+/// What becomes of a run whose cost cannot be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnpricedName {
+    /// It is refused before anything is sent.
+    Refuse,
+    /// It is run; what such a model costs is not counted.
+    Allow,
+}
+
+impl BudgetArguments {
+    pub(crate) fn budget(&self) -> RunBudget {
+        let mut budget = self.cost.budget();
+        budget.max_steps = self.max_steps;
+        budget.max_duration_ms = self.max_duration_ms;
+        budget.max_tool_calls = self.max_tool_calls;
+        budget
+    }
+}
+
+impl CostArguments {
+    pub(crate) fn budget(&self) -> RunBudget {
+        let budget = RunBudget::new().unpriced(match self.unpriced {
+            UnpricedName::Refuse => Unpriced::Refuse,
+            UnpricedName::Allow => Unpriced::Allow,
+        });
+        match self.max_cost_usd {
+            Some(dollars) => budget.max_cost_usd(dollars),
+            None => budget,
+        }
+    }
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(dollars) if dollars > 0.0 && dollars.is_finite() => Ok(dollars),
+        _ => Err("it must be an amount of dollars that is more than 0, such as 0.05".to_owned()),
+    }
 }
 
 /// What goes to standard output.
@@ -99,6 +169,8 @@ pub(crate) struct ValidateArguments {
     /// Refuse what is only likely to be a mistake, such as a key whose variable is not set here.
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) cost: CostArguments,
     /// Print the config with its defaults. Values from the environment and credentials are not shown.
     #[arg(long)]
     pub(crate) show_resolved: bool,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::{DocumentFormat, ReportFormat, SetArguments, ShowArguments, ValidateArguments};
 use crate::output::for_terminal;
-use crate::render::WARN;
+use crate::render::{DIM, WARN};
 use crate::report::{self, Report};
 
 /// A command's config: its file, over it what the environment sets, and over both its flags.
@@ -27,11 +27,16 @@ fn look(arguments: &ValidateArguments, registry: Registry) -> Result<Report, Err
     let config = load(&arguments.config, &arguments.set)?;
     let resolved = arguments.show_resolved.then(|| config.resolved(true)).transpose()?;
     let agents: Vec<_> = config.agents.iter().map(|agent| agent.id.clone()).collect();
-    let warnings = Runtime::builder(config).plugins(registry).validate(arguments.strict)?;
+    let notes = config.notes();
+    let builder = Runtime::builder(config).plugins(registry);
+    builder.check_budget(&arguments.cost.budget())?;
+    let warnings = builder.validate(arguments.strict)?;
     let file = arguments.config.display().to_string();
     let report = match (arguments.format, resolved) {
         (ReportFormat::Json, resolved) => {
-            let mut told = json!({"valid": true, "file": file, "agents": agents, "warnings": warnings});
+            let mut told = json!({
+                "valid": true, "file": file, "agents": agents, "warnings": warnings, "notes": notes,
+            });
             if let (Some(resolved), Value::Object(fields)) = (resolved, &mut told) {
                 fields.insert("resolved".to_owned(), resolved);
             }
@@ -43,8 +48,11 @@ fn look(arguments: &ValidateArguments, registry: Registry) -> Result<Report, Err
             Report::data(format!("{file} is valid; agents: {}\n", for_terminal(&agents)))
         }
     };
-    Ok(warnings.iter().fold(report, |report, warning| {
+    let report = warnings.iter().fold(report, |report, warning| {
         report.talk(format!("{WARN}warning{WARN:#}: {}", for_terminal(&warning.to_string())))
+    });
+    Ok(notes.iter().fold(report, |report, note| {
+        report.talk(format!("{DIM}note{DIM:#}: {}", for_terminal(&note.to_string())))
     }))
 }
 

@@ -74,7 +74,9 @@ async fn carry_out(
     if config.agents.iter().any(|agent| agent.id == agent_id) {
         config.keep_agent(&agent_id);
     }
+    let budget = arguments.budget.budget();
     let builder = Runtime::builder(config).plugins(registry);
+    builder.check_budget(&budget)?;
     let runtime = match format {
         Format::Text => builder.subscriber(Progress::new(terminal, output.clone())),
         Format::Events => builder.subscriber(EventLines(output.clone())),
@@ -93,6 +95,7 @@ async fn carry_out(
     let mut request = RunRequest::new(agent_id, input).cancellation(cancellation);
     request.session_id = arguments.session_id;
     request.run_id = arguments.run_id;
+    request.budget = budget;
     request.timeout = arguments.timeout_ms.map(Duration::from_millis);
     let result = runtime.run_detailed(request).await?;
     show(&result, format, terminal, output);
@@ -150,6 +153,9 @@ fn show(result: &RunResult, format: Format, terminal: bool, output: &Output) {
         // On a terminal the answer has been printed as it came.
         (Format::Text, Some(text)) if !terminal => output.data(format!("{text}\n")),
         _ => {}
+    }
+    if let (Format::Text, Some(cost)) = (format, result.usage.cost_usd) {
+        output.talk(format!("{DIM}cost: {cost}{DIM:#}"));
     }
     if let Some(details) = &result.error_details {
         let error = Error::from(details.clone());

@@ -9,7 +9,9 @@ use crate::decide::{Allowances, Decision, Layer};
 use crate::error::ErrorDetails;
 use crate::failure::{Failure, Verdict};
 use crate::message::{Message, Reply, TokenUsage, ToolCall};
-use crate::run::{EffectId, Entry, Identity, Purpose, StopReason, TimeLimit, WantedOutput};
+use crate::run::{
+    EffectId, Entry, Identity, PricedModel, Purpose, RunBudget, StopReason, TimeLimit, WantedOutput,
+};
 
 /// One fact, and when it became one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,7 +31,7 @@ pub enum Fact {
     /// The run began.
     Started {
         /// Whose run it is.
-        identity: Identity,
+        identity: Arc<Identity>,
         /// Wall time at the run clock's zero, in ms of Unix time.
         wall_ms: u64,
         /// How it was entered.
@@ -55,6 +57,12 @@ pub enum Fact {
         /// What its output must be like.
         #[serde(default)]
         output: WantedOutput,
+        /// What it may use.
+        #[serde(default)]
+        budget: RunBudget,
+        /// What the agent's targets are called and cost, by their place.
+        #[serde(default)]
+        models: Arc<[PricedModel]>,
     },
     /// Another run has found that a target is to be passed over.
     TargetBenched {
@@ -150,6 +158,14 @@ pub enum Fact {
     BatchOpened {
         /// The calls, each with the effect that runs it.
         calls: Vec<(EffectId, ToolCall)>,
+        /// Those that are not run, unless others leave them room under the limit of tool calls.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        withheld: Vec<EffectId>,
+    },
+    /// There is room for a call that was withheld.
+    ToolAdmitted {
+        /// The effect that runs it.
+        effect: EffectId,
     },
     /// A tool gave its result.
     ToolReturned {

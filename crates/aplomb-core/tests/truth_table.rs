@@ -29,6 +29,7 @@ fn coded(status: u16, code: &str) -> Failure {
 fn cases() -> Vec<Case> {
     let hinted = |seconds| Failure::status(429, b"").with_headers([("retry-after", seconds)]);
     let refused = Failure::transport(Phase::Connect, TransportKind::Refused, "connection refused");
+    let timeout = Failure::transport(Phase::Connect, TransportKind::FirstByteTimeout, "no answer in time");
     let unknown = Failure::transport(Phase::Connect, TransportKind::Other, "nobody knows this");
     [
         ("503", Failure::status(503, b"")),
@@ -37,6 +38,7 @@ fn cases() -> Vec<Case> {
         ("429, wait 3 s", hinted("3")),
         ("429, wait 61 s", hinted("61")),
         ("connection refused", refused),
+        ("timeout", timeout),
         ("unknown", unknown),
         ("401", Failure::status(401, b"")),
         ("400", Failure::status(400, b"")),
@@ -241,7 +243,14 @@ proptest! {
             at += step.takes_ms;
             ledger.spend_time(step.takes_ms);
             let next_target = Some(target + 1).filter(|next| *next < targets);
-            let moment = Moment { at, deadline, entropy: step.entropy, next_target, can_refresh };
+            let moment = Moment {
+                at,
+                deadline,
+                entropy: step.entropy,
+                next_target,
+                can_refresh,
+                ..Moment::default()
+            };
             let mut decision = decide(&failure, &step.verdict, &ledger, &policy, moment);
             loop {
                 let cured = match decision.action {

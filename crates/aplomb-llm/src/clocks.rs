@@ -1,11 +1,13 @@
 //! The clocks of one attempt. The only place here that measures time; time limits are real time, never scaled.
 #![expect(clippy::disallowed_methods, reason = "the transport's clocks are made here")]
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aplomb_core::failure::TransportKind;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 /// `llm.timeouts`: how long an attempt may take, and how long it may do nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,17 +49,21 @@ pub(crate) struct Clocks {
     limit: Instant,
     kind: TransportKind,
     idle: Duration,
+    /// Goes off by the limit, or before.
+    alarm: Pin<Box<Sleep>>,
 }
 
 impl Clocks {
     pub(crate) fn start(timeouts: &Timeouts) -> Clocks {
         let started = Instant::now();
+        let limit = started + timeouts.first_byte;
         Clocks {
             started,
             attempt: timeouts.attempt.map(|attempt| started + attempt),
-            limit: started + timeouts.first_byte,
+            limit,
             kind: TransportKind::FirstByteTimeout,
             idle: timeouts.idle,
+            alarm: Box::pin(sleep_until(limit)),
         }
     }
 
@@ -74,12 +80,30 @@ impl Clocks {
     }
 
     /// Waits for `step`, at most as long as the clocks allow.
-    pub(crate) async fn wait<T>(&self, step: impl Future<Output = T>) -> Result<T, TransportKind> {
+    pub(crate) async fn wait<T>(&mut self, step: impl Future<Output = T>) -> Result<T, TransportKind> {
         let (limit, kind) = match self.attempt {
             Some(attempt) if attempt < self.limit => (attempt, TransportKind::AttemptTimeout),
             _ => (self.limit, self.kind),
         };
-        timeout_at(limit, step).await.map_err(|_| kind)
+        let mut step = pin!(step);
+        let step_by_the_limit = poll_fn(|context| {
+            if let Poll::Ready(done) = step.as_mut().poll(context) {
+                return Poll::Ready(Ok(done));
+            }
+            if self.alarm.deadline() > limit {
+                self.alarm.as_mut().reset(limit);
+            }
+            // Each piece of an answer moves the limit. To set the alarm anew when it goes off too early costs less than
+            // to set it anew with each piece.
+            while self.alarm.as_mut().poll(context).is_ready() {
+                if self.alarm.deadline() >= limit {
+                    return Poll::Ready(Err(kind));
+                }
+                self.alarm.as_mut().reset(limit);
+            }
+            Poll::Pending
+        });
+        step_by_the_limit.await
     }
 
     /// Waits a moment for the end of a body that is done.

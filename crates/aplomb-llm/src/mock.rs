@@ -13,12 +13,13 @@ use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::clocks::{pause, wall_ms};
-use crate::transport::{Body, Pool, Request, Response, Sent, Transport};
+use crate::transport::{Body, Paths, Pool, Request, Response, Sent, Transport};
 
 /// Plays a script. Every run goes through it from the beginning.
 #[derive(Debug)]
 pub struct MockTransport {
     engine: Engine,
+    paths: Paths,
 }
 
 impl MockTransport {
@@ -27,19 +28,20 @@ impl MockTransport {
     /// # Errors
     ///
     /// `config.validation` if the script cannot be played; the message names the place.
-    pub fn new(script: Script) -> Result<MockTransport, Error> {
+    pub fn new(script: Script, paths: Paths) -> Result<MockTransport, Error> {
         let engine = Engine::new(script).map_err(|error| {
             Error::new(codes::CONFIG_VALIDATION, format!("llm.script: {error}")).with_foreign_cause(error)
         })?;
-        Ok(MockTransport { engine })
+        Ok(MockTransport { engine, paths })
     }
 }
 
 impl Transport for MockTransport {
     fn send(&self, request: Request) -> Sent<'_> {
         let response = Box::pin(async move {
-            let asked = script::Request::new(request.path.into_owned(), request.body)
-                .at(Duration::from_millis(wall_ms()));
+            let path = if request.stream { &self.paths.streamed } else { &self.paths.whole };
+            let asked =
+                script::Request::new(path.as_ref(), request.body).at(Duration::from_millis(wall_ms()));
             let Plan { delay, answer, .. } = self.engine.plan(&request.run_id, &asked);
             if !delay.is_zero() {
                 pause(delay).await;

@@ -23,7 +23,7 @@ use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::credentials;
 use crate::mock::MockTransport;
 use crate::structured::{self, Told};
-use crate::transport::{Body, HttpTransport, Pool, Request, Response, Target, Transport};
+use crate::transport::{Body, HttpTransport, Paths, Pool, Request, Response, Sent, Target, Transport};
 use crate::usage;
 use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Schemas, Wire};
 
@@ -132,10 +132,13 @@ impl ModelConfig {
     ///
     /// `config.validation` if the endpoint is not usable.
     pub fn transport(&self) -> Result<Box<dyn Transport>, Error> {
+        let path = |stream| self.wire.path(&self.model, stream);
+        let paths = Paths { whole: path(false), streamed: path(true) };
         Ok(match &self.endpoint {
             Endpoint::Http { api_base, api_key, extra_headers, ca_file } => {
                 Box::new(HttpTransport::new(&Target {
                     api_base,
+                    paths: &paths,
                     query: &self.query,
                     headers: self.wire.headers(),
                     key_header: self.quirks.key_header.unwrap_or(self.wire.key_header()),
@@ -145,7 +148,7 @@ impl ModelConfig {
                     ca_file: ca_file.as_deref(),
                 })?)
             }
-            Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone())?),
+            Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone(), paths)?),
         })
     }
 
@@ -185,13 +188,7 @@ impl ModelConfig {
         if !self.extra_body.is_empty() {
             body = wire::merge(&body, &self.extra_body)?;
         }
-        Ok(Request {
-            path: self.wire.path(&self.model, stream),
-            body: body.into(),
-            stream,
-            api_key: None,
-            run_id: request.run_id.to_owned(),
-        })
+        Ok(Request { body: body.into(), stream, api_key: None, run_id: request.run_id.to_owned() })
     }
 }
 
@@ -308,18 +305,26 @@ impl Model {
             first_delta_ms: None,
         };
         let mut sent = 0;
-        let outcome = match self.config.request(request, stream) {
+        let begun = match self.config.request(request, stream) {
             Ok(http) => {
                 sent = (http.body.len() as u64).saturating_sub(image_bytes(request.messages));
-                attempt.make(&*self.transport, Request { api_key: api_key.cloned(), ..http }).await
+                Ok(self.transport.send(Request { api_key: api_key.cloned(), ..http }))
             }
             Err(error) => {
                 let text = format!("the request cannot be written as JSON: {error}");
                 Err(Box::new(Failure::transport(Phase::Connect, TransportKind::Request, &text)))
             }
         };
+        let outcome = match begun {
+            Ok(begun) => attempt.make(begun, stream).await,
+            Err(failure) => Err(failure),
+        };
         match outcome {
-            Ok(reply) => Ok(Answer { reply, first_delta_ms: attempt.first_delta_ms }),
+            Ok(mut reply) => {
+                // Some servers never say what was used. It was not nothing.
+                reply.usage.get_or_insert_with(|| TokenUsage::estimate(sent, attempt.arrived));
+                Ok(Answer { reply, first_delta_ms: attempt.first_delta_ms })
+            }
             Err(failure) => {
                 if let (Some(fault), Some(pool)) = (&failure.transport, attempt.pool)
                     && spoils_connections(fault.kind)
@@ -403,11 +408,9 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    async fn make(&mut self, transport: &dyn Transport, request: Request) -> Result<Reply, Box<Failure>> {
-        let streamed = request.stream;
-        let sent = transport.send(request);
+    async fn make(&mut self, sent: Sent<'_>, streamed: bool) -> Result<Reply, Box<Failure>> {
         self.pool = Some(sent.pool);
-        let response = match self.clocks.wait(sent.response).await {
+        let Response { status, headers, body } = match self.clocks.wait(sent.response).await {
             Ok(response) => response.map_err(|fault| broken(Phase::Connect, &fault))?,
             Err(limit) => {
                 self.connected = self.clocks.elapsed() > self.connects_within;
@@ -415,7 +418,6 @@ impl Attempt<'_> {
             }
         };
         let received_at_ms = wall_ms();
-        let Response { status, headers, body } = response;
         let seen = |mut failure: Box<Failure>| {
             failure.status = Some(status);
             failure.received_at_ms = Some(received_at_ms);
@@ -425,13 +427,13 @@ impl Attempt<'_> {
         };
         if !(200..300).contains(&status) {
             // An error whose body breaks off, or is too long, is still the error that its status says.
-            let (body, _) = read(&self.clocks, body, ERROR_BODY_LIMIT).await;
+            let (body, _) = read(&mut self.clocks, body, ERROR_BODY_LIMIT).await;
             return Err(seen(Box::new(Failure::status(status, &body))));
         }
         let outcome = match streamed_as(&headers) {
             Some(true) => self.read_stream(body).await,
             // Where a stream was asked for, some servers give it without saying so.
-            None if streamed => match peek(&self.clocks, body).await {
+            None if streamed => match peek(&mut self.clocks, body).await {
                 Ok((true, body)) => self.read_stream(body).await,
                 Ok((false, body)) => self.read_whole(body).await,
                 Err(failure) => Err(failure),
@@ -443,7 +445,7 @@ impl Attempt<'_> {
 
     /// An answer in one piece. Some servers give one although a stream was asked for.
     async fn read_whole(&mut self, body: Body) -> Result<Reply, Box<Failure>> {
-        let (body, failure) = read(&self.clocks, body, ANSWER_LIMIT).await;
+        let (body, failure) = read(&mut self.clocks, body, ANSWER_LIMIT).await;
         if let Some(failure) = failure {
             self.arrived = body.len() as u64;
             return Err(failure);
@@ -455,7 +457,9 @@ impl Attempt<'_> {
             self.arrived = body.len() as u64;
         }
         let reply = reply?;
+        self.arrived = 0;
         for delta in Delta::of_whole(&reply.message) {
+            self.arrived += delta.size();
             self.deliver(&delta);
         }
         Ok(reply)
@@ -464,6 +468,7 @@ impl Attempt<'_> {
     async fn read_stream(&mut self, mut body: Body) -> Result<Reply, Box<Failure>> {
         let mut decoder = self.wire.decoder(self.quirks);
         let (mut began, mut whole) = (false, false);
+        let mut events = Vec::new();
         while !decoder.is_done() {
             let bytes = match self.clocks.wait(body.next()).await {
                 Ok(Some(Ok(bytes))) => bytes,
@@ -475,7 +480,7 @@ impl Attempt<'_> {
                 }
                 Err(limit) => return Err(timed_out(Phase::MidStream, limit)),
             };
-            let mut events = Vec::new();
+            events.clear();
             let pushed = decoder.push(&bytes, &mut events);
             self.usage = decoder.usage();
             for event in &events {
@@ -522,7 +527,7 @@ fn image_bytes(messages: &[Arc<Message>]) -> u64 {
 }
 
 /// Looks at the beginning of a body, however it is cut, and gives whether it is a stream, and the body whole.
-async fn peek(clocks: &Clocks, body: Body) -> Result<(bool, Body), Box<Failure>> {
+async fn peek(clocks: &mut Clocks, body: Body) -> Result<(bool, Body), Box<Failure>> {
     let mut body = body.fuse();
     let mut beginning = Vec::new();
     let is_stream = loop {
@@ -554,7 +559,7 @@ fn begins_stream(beginning: &[u8]) -> Option<bool> {
 }
 
 /// As much of a body as comes, at most `limit` bytes, and what went wrong with the rest.
-async fn read(clocks: &Clocks, mut body: Body, limit: usize) -> (Vec<u8>, Option<Box<Failure>>) {
+async fn read(clocks: &mut Clocks, mut body: Body, limit: usize) -> (Vec<u8>, Option<Box<Failure>>) {
     let mut whole = Vec::new();
     loop {
         let failure = match clocks.wait(body.next()).await {
@@ -583,14 +588,18 @@ fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
     Box::new(Failure::transport(phase, limit, &text))
 }
 
-/// Whether the head says that the body is a stream of events; `None` where it says neither that nor another thing that
-/// can be an answer or an error.
+/// Whether the head says that the body is a stream of events; `None` where it says neither that nor another thing of which
+/// it is known that it is none.
 fn streamed_as(headers: &HeaderMap) -> Option<bool> {
     let content_type = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let content_type = content_type.unwrap_or_default().trim_start().to_ascii_lowercase();
-    if content_type.starts_with("text/event-stream") {
+    let content_type = content_type.unwrap_or_default().trim_start();
+    let says =
+        |kind: &str| content_type.get(..kind.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(kind));
+    if says("text/event-stream") {
         return Some(true);
     }
-    let is_document = content_type.starts_with("application/json") || content_type.starts_with("text/html");
-    is_document.then_some(false)
+    // AWS's frames are no events of any protocol that is spoken here, whatever is in them.
+    // Source: <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+    const NO_EVENTS: [&str; 3] = ["application/json", "text/html", "application/vnd.amazon.eventstream"];
+    NO_EVENTS.iter().any(|kind| says(kind)).then_some(false)
 }

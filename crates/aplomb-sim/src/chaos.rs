@@ -4,6 +4,7 @@
 use aplomb_core::decide::{Jitter, Mode, Restart, ToolRetry};
 use aplomb_core::failure::{Anomaly, Failure, Phase, Reason, TransportKind};
 use aplomb_core::message::{Block, CallIds, FinishReason, Message, Role, TokenUsage, ToolCall};
+use aplomb_core::run::{RunBudget, Unpriced};
 use serde_json::json;
 
 use crate::driver::{Sim, ToolTurn, Turn, sim, tool_failure};
@@ -48,6 +49,7 @@ pub fn chaotic(seed: u64) -> Sim {
     if dice.bool() {
         sim = sim.output(check).max_validation_retries(dice.u32(..5));
     }
+    sim = bounded(sim, &mut dice);
     sim.max_steps(dice.u32(1..8)).policy(|policy| {
         policy.mode = pick(&mut dice, Mode::Additive, &[Mode::Additive, Mode::Layered]);
         policy.max_compactions = dice.u32(..3);
@@ -77,6 +79,32 @@ fn check(output: &str, entropy: u64) -> Result<String, String> {
     }
 }
 
+/// Prices, and limits of the budget and of the agent.
+fn bounded(mut sim: Sim, dice: &mut fastrand::Rng) -> Sim {
+    for target in 0..3 {
+        if dice.u8(..4) > 0 {
+            sim = sim.priced(target, dice.u32(..20), dice.u32(..100));
+        }
+    }
+    if dice.u8(..4) == 0 {
+        sim = sim.max_tool_calls(dice.u32(1..5));
+    }
+    let mut budget = RunBudget::new().unpriced(Unpriced::Allow);
+    if dice.u8(..8) == 0 {
+        budget = budget.max_steps(dice.u32(1..6));
+    }
+    if dice.u8(..8) == 0 {
+        budget = budget.max_duration_ms(dice.u64(1..30_000));
+    }
+    if dice.u8(..4) == 0 {
+        budget = budget.max_tool_calls(dice.u32(..4));
+    }
+    if dice.u8(..4) == 0 {
+        budget = budget.max_cost_usd(f64::from(dice.u32(1..200_000)) / 1e6);
+    }
+    sim.budget(|_| budget)
+}
+
 fn turn(entropy: u64) -> Turn {
     let mut dice = fastrand::Rng::with_seed(entropy);
     let mut turn = match dice.u8(..10) {
@@ -100,7 +128,8 @@ fn answer(dice: &mut fastrand::Rng) -> Turn {
         Block::ToolCall(ToolCall {
             id: format!("call_{index}"),
             name: pick(dice, "calc", &["lookup", "nosuch"]).to_owned(),
-            arguments: pick(dice, r#"{"expression":"9*9"}"#, &[r#"{"expression":"#, "", "[]"]).to_owned(),
+            arguments: pick(dice, "{}", &[r#"{"expression":"9*9"}"#, "", r#"{"expression":"#, "[]"])
+                .to_owned(),
         })
     });
     let calls: Vec<_> = calls.collect();
@@ -162,6 +191,7 @@ fn tool(entropy: u64) -> ToolTurn {
     match dice.u8(..8) {
         0 => ToolTurn::Panics,
         1 => ToolTurn::Fails(dice.u64(..2_000), tool_failure()),
+        2 | 3 => ToolTurn::Refuses(dice.u64(..2_000)),
         _ => ToolTurn::Returns(dice.u64(..2_000), json!(81)),
     }
 }

@@ -9,8 +9,8 @@ use aplomb_core::failure::Failure;
 use aplomb_core::message::{Block, CallIds, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
 use aplomb_core::record::Record;
 use aplomb_core::run::{
-    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, OutputSchema, Pattern, React, RunStart,
-    State, Target, TimeLimit, WantedOutput,
+    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, OutputSchema, Pattern, Pricing, React,
+    RunBudget, RunStart, State, Target, TimeLimit, WantedOutput,
 };
 use aplomb_core::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub struct Turn {
     pub delivered: bool,
     /// How it ends.
     pub end: Result<Reply, Failure>,
-    /// Tokens that a failed attempt used.
+    /// Tokens that it used.
     pub usage: Option<TokenUsage>,
     /// The code that performs the request panics.
     pub panics: bool,
@@ -86,6 +86,14 @@ impl Turn {
         Turn { refused: true, ..Turn::says("never sent") }
     }
 
+    /// The same, having used so many tokens of input and output.
+    #[must_use]
+    pub fn using(self, input: u64, output: u64) -> Turn {
+        let mut usage = TokenUsage::default();
+        (usage.input, usage.output) = (input, output);
+        Turn { usage: Some(usage), ..self }
+    }
+
     /// The same, that long in virtual ms.
     #[must_use]
     pub fn after_ms(self, takes_ms: u64) -> Turn {
@@ -106,6 +114,8 @@ pub enum ToolTurn {
     Returns(u64, Value),
     /// Fails after that many ms.
     Fails(u64, Error),
+    /// Does not take the arguments, after that many ms: nothing is run.
+    Refuses(u64),
     /// Panics.
     Panics,
 }
@@ -121,6 +131,10 @@ pub struct Sim {
     policy: Policy,
     entry: Entry,
     max_steps: u32,
+    max_tool_calls: Option<u32>,
+    budget: RunBudget,
+    /// By target, USD per million tokens of input and output.
+    prices: BTreeMap<usize, (u32, u32)>,
     time_limit_ms: Option<u64>,
     cancel_at: Option<u64>,
     late_inputs: bool,
@@ -146,6 +160,9 @@ pub fn sim() -> Sim {
         policy: Policy::default(),
         entry: Entry::Run,
         max_steps: 16,
+        max_tool_calls: None,
+        budget: RunBudget::default(),
+        prices: BTreeMap::new(),
         time_limit_ms: None,
         cancel_at: None,
         late_inputs: false,
@@ -216,6 +233,25 @@ impl Sim {
     #[must_use]
     pub fn max_steps(self, max_steps: u32) -> Sim {
         Sim { max_steps, ..self }
+    }
+
+    /// The most tool calls.
+    #[must_use]
+    pub fn max_tool_calls(self, max_tool_calls: u32) -> Sim {
+        Sim { max_tool_calls: Some(max_tool_calls), ..self }
+    }
+
+    /// What the run may use.
+    #[must_use]
+    pub fn budget(self, change: impl FnOnce(RunBudget) -> RunBudget) -> Sim {
+        Sim { budget: change(self.budget), ..self }
+    }
+
+    /// What a target costs, in USD per million tokens of input and output.
+    #[must_use]
+    pub fn priced(mut self, target: usize, input: u32, output: u32) -> Sim {
+        self.prices.insert(target, (input, output));
+        self
     }
 
     /// When the run must have ended.
@@ -338,12 +374,26 @@ impl Sim {
         for target in &mut agent.fallbacks {
             target.rereads_credential = self.credential.is_some();
         }
+        for (place, (input, output)) in &self.prices {
+            let pricing = Some(Pricing::per_million(f64::from(*input), f64::from(*output)));
+            match place.checked_sub(1) {
+                None => agent.target.pricing = pricing,
+                Some(index) => {
+                    if let Some(target) = agent.fallbacks.get_mut(index) {
+                        target.pricing = pricing;
+                    }
+                }
+            }
+        }
         agent.tools = Arc::new([tool("calc"), tool("lookup")]);
         agent.max_steps = self.max_steps;
+        agent.max_tool_calls = self.max_tool_calls;
         agent.step_timeout_ms = self.step_timeout_ms;
         agent.policy = self.policy.clone();
         let machine = Machine::new(Arc::new(agent), self.pattern.clone());
         let mut world = World::new(self.seed, self.policy.clone(), self.fallbacks.len(), self.late_inputs);
+        world.report.prices.clone_from(&self.prices);
+        world.report.max_tool_calls = self.max_tool_calls;
         world.expect(0, None, Input::Started(Box::new(self.start(input))));
         if let Some(at) = self.cancel_at {
             world.expect(at, None, Input::Cancelled { by: "test".to_owned() });
@@ -353,8 +403,8 @@ impl Sim {
         }
         while let Some((at, input)) = world.next_input() {
             let entropy = world.entropy.u64(..);
-            let (records, effects) = machine.handle(&world.live, at, entropy, input);
-            world.take(&records);
+            let (state, records, effects) = machine.handle(&world.live, at, entropy, input);
+            world.take(state, &records);
             for effect in effects {
                 world.report.effects.push((at, effect.clone()));
                 self.perform(&mut world, at, effect);
@@ -365,17 +415,18 @@ impl Sim {
 
     fn start(&self, input: &str) -> RunStart {
         RunStart {
-            identity: Identity {
+            identity: Arc::new(Identity {
                 run_id: format!("run-{}", self.seed),
                 session_id: "session".to_owned(),
                 agent_id: "agent".to_owned(),
-            },
+            }),
             wall_ms: 1_700_000_000_000,
             entry: self.entry,
             messages: vec![Arc::new(Message::text(Role::User, input))],
             time_limit: self
                 .time_limit_ms
                 .map(|limit_ms| TimeLimit { limit_ms, setting: "timeout".to_owned() }),
+            budget: self.budget,
             remembers: self.history.is_some(),
             cancelled_by: None,
             benches: self.benches.clone(),
@@ -402,7 +453,10 @@ impl Sim {
                         Input::ModelRefused { effect, error }
                     }
                     _ if turn.panics => Input::EffectPanicked { effect, message: "boom".to_owned() },
-                    Ok(reply) => Input::ModelReplied { effect, reply, first_delta_ms: None },
+                    Ok(mut reply) => {
+                        reply.usage = reply.usage.or(turn.usage);
+                        Input::ModelReplied { effect, reply, first_delta_ms: None }
+                    }
                     Err(failure) => Input::ModelFailed {
                         effect,
                         failure: Box::new(failure),
@@ -413,11 +467,18 @@ impl Sim {
                 world.expect(at + turn.takes_ms, Some(effect), input);
             }
             Effect::CallTool { effect, call, .. } => {
-                world.report.performed.tool_effects.push(effect);
                 let entropy = world.entropy.u64(..);
-                let (takes_ms, input) = match (self.tool)(&call, entropy) {
+                let turn = (self.tool)(&call, entropy);
+                if !matches!(turn, ToolTurn::Refuses(_)) {
+                    world.report.performed.tool_effects.push(effect);
+                }
+                let (takes_ms, input) = match turn {
                     ToolTurn::Returns(takes_ms, result) => (takes_ms, Input::ToolReturned { effect, result }),
                     ToolTurn::Fails(takes_ms, error) => (takes_ms, Input::ToolFailed { effect, error }),
+                    ToolTurn::Refuses(takes_ms) => {
+                        let error = Error::new(codes::TOOL_VALIDATION, "no such argument");
+                        (takes_ms, Input::ToolRefused { effect, error })
+                    }
                     ToolTurn::Panics => (0, Input::EffectPanicked { effect, message: "boom".to_owned() }),
                 };
                 world.expect(at + takes_ms, Some(effect), input);
@@ -473,6 +534,8 @@ impl World {
                 seed,
                 policy,
                 fallbacks,
+                prices: BTreeMap::new(),
+                max_tool_calls: None,
                 records: Vec::new(),
                 effects: Vec::new(),
                 performed: Performed::default(),
@@ -499,9 +562,9 @@ impl World {
         }
     }
 
-    fn take(&mut self, records: &[Record]) {
+    fn take(&mut self, state: State, records: &[Record]) {
+        self.live = state;
         for record in records {
-            self.live.apply(record);
             match serde_json::to_string(record).and_then(|json| serde_json::from_str::<Record>(&json)) {
                 Ok(read_back) => self.replayed.apply(&read_back),
                 Err(error) => {

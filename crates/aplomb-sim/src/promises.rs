@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aplomb_core::decide::{Action, Layer, Mode};
+use aplomb_core::error::codes;
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 use aplomb_core::message::{Block, FinishReason, Role};
 use aplomb_core::record::{Fact, Record};
-use aplomb_core::run::{Effect, Purpose, StopReason};
+use aplomb_core::run::{Effect, Purpose, RunBudget, StopReason, Usd};
 
 use crate::report::Report;
 
@@ -19,6 +20,7 @@ pub(crate) fn broken(report: &Report) -> Vec<String> {
         attempts_agree,
         calls_keep_to_their_ledger,
         targets_and_budgets_are_kept,
+        nothing_is_exceeded,
         conversations_are_whole,
         waits_are_kept,
         tools_run_once,
@@ -40,7 +42,10 @@ fn ends(report: &Report, broken: &mut Vec<String>) {
         broken.push("something was asked for after the end".to_owned());
     }
     let limit = report.records.iter().find_map(|record| match &record.fact {
-        Fact::Started { time_limit, .. } => time_limit.as_ref().map(|limit| limit.limit_ms),
+        Fact::Started { time_limit, budget, .. } => {
+            let timeout = time_limit.as_ref().map(|limit| limit.limit_ms);
+            timeout.into_iter().chain(budget.max_duration_ms).min()
+        }
         _ => None,
     });
     if let (Some(limit), Some(ended)) = (limit, report.ended_at())
@@ -173,6 +178,88 @@ fn targets_and_budgets_are_kept(report: &Report, broken: &mut Vec<String>) {
     }
 }
 
+/// No dimension of the budget, nor a limit of the agent's, is exceeded: what would pass one is not begun. What an attempt
+/// costs is known when it has ended, so the last one alone may go past the limit.
+fn nothing_is_exceeded(report: &Report, broken: &mut Vec<String>) {
+    let budget = report.records.iter().find_map(|record| match &record.fact {
+        Fact::Started { budget, .. } => Some(*budget),
+        _ => None,
+    });
+    let budget = budget.unwrap_or_default();
+    let tool_limit = budget.max_tool_calls.into_iter().chain(report.max_tool_calls).min();
+    let tool_runs = report.tool_runs();
+    if tool_limit.is_some_and(|limit| tool_runs > limit as usize) {
+        broken.push(format!("{tool_runs} tool calls, and the limit is {tool_limit:?}"));
+    }
+    // Millionths of a dollar: whole tokens by whole dollars per million.
+    let (mut cost, mut unpriced, mut target) = (0, false, 0);
+    let limit = budget.max_cost_usd.map(|limit| limit.as_f64() * 1e6);
+    let spent = |cost: u64| limit.is_some_and(|limit| cost as f64 >= limit);
+    let overspent = |cost: u64| limit.is_some_and(|limit| cost as f64 > limit);
+    for record in &report.records {
+        let usage = match &record.fact {
+            Fact::CallOpened { step, target: first, .. } => {
+                target = *first;
+                if budget.max_steps.is_some_and(|limit| *step > limit) {
+                    broken.push(format!("step {step} of a budget of {:?}", budget.max_steps));
+                }
+                continue;
+            }
+            Fact::Decided { decision, .. } => {
+                if let Action::FallBack { target: next, .. } = decision.action {
+                    target = next;
+                }
+                continue;
+            }
+            Fact::AttemptStarted { .. } if spent(cost) => {
+                broken.push(format!("an attempt after {cost} millionths of a dollar"));
+                continue;
+            }
+            Fact::BatchOpened { .. } if overspent(cost) => {
+                broken.push(format!("tools after {cost} millionths of a dollar"));
+                continue;
+            }
+            Fact::AttemptFailed { usage, .. } => *usage,
+            Fact::ModelReplied { reply, .. } => reply.usage,
+            _ => continue,
+        };
+        let tokens = usage.map_or((0, 0), |usage| (usage.input, usage.output));
+        match report.prices.get(&target) {
+            Some((input, output)) => cost += tokens.0 * u64::from(*input) + tokens.1 * u64::from(*output),
+            None => unpriced = true,
+        }
+    }
+    let Some(finished) = report.finished() else { return };
+    let told = finished.usage.cost_usd;
+    let asked = !finished.usage.cost_breakdown.is_empty();
+    let expected = (asked && !unpriced).then(|| Usd::new(cost as f64 / 1e6));
+    if told != expected {
+        broken.push(format!("it cost {expected:?}, and {told:?} is told"));
+    }
+    if finished.stop_reason == StopReason::Completed && overspent(cost) {
+        broken.push("a run that cost too much is called complete".to_owned());
+    }
+    ends_by_its_budget(report, budget, broken);
+}
+
+/// A run that says that its budget is used up has a budget, and has used it up.
+fn ends_by_its_budget(report: &Report, budget: RunBudget, broken: &mut Vec<String>) {
+    let Some(error) = report.error().filter(|error| error.code() == codes::EXECUTION_BUDGET_EXHAUSTED) else {
+        return;
+    };
+    let Some(limit) = error.limit() else { return broken.push("a budget without its limit".to_owned()) };
+    let expected = match limit.kind {
+        Some("steps") => budget.max_steps.map(f64::from),
+        Some("tool_calls") => budget.max_tool_calls.map(f64::from),
+        Some("duration") => budget.max_duration_ms.map(|limit| limit as f64),
+        Some("cost") => budget.max_cost_usd.map(Usd::as_f64),
+        _ => None,
+    };
+    if expected != Some(limit.limit) || limit.current < limit.limit {
+        broken.push(format!("{limit:?} of {budget:?}"));
+    }
+}
+
 /// A conversation that is sent is one that a provider takes: it has the user's word, and each result follows its call.
 fn conversations_are_whole(report: &Report, broken: &mut Vec<String>) {
     for (_, effect) in &report.effects {
@@ -256,7 +343,7 @@ fn tools_run_once(report: &Report, broken: &mut Vec<String>) {
     for record in &report.records {
         match &record.fact {
             Fact::ModelReplied { reply, .. } => cut_off = reply.finish == FinishReason::Length,
-            Fact::BatchOpened { calls } if cut_off => {
+            Fact::BatchOpened { calls, .. } if cut_off => {
                 forbidden.extend(calls.iter().map(|(effect, _)| *effect));
             }
             _ => {}

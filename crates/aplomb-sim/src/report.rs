@@ -1,5 +1,7 @@
 //! What a simulated run did.
 
+use std::collections::BTreeMap;
+
 use aplomb_core::Error;
 use aplomb_core::decide::{Action, Policy};
 use aplomb_core::event::EventName;
@@ -14,6 +16,9 @@ pub struct Report {
     pub(crate) policy: Policy,
     /// How many targets there are besides the first.
     pub(crate) fallbacks: usize,
+    /// By target, USD per million tokens of input and output.
+    pub(crate) prices: BTreeMap<usize, (u32, u32)>,
+    pub(crate) max_tool_calls: Option<u32>,
     pub(crate) records: Vec<Record>,
     pub(crate) effects: Vec<(u64, Effect)>,
     pub(crate) performed: Performed,

@@ -16,6 +16,7 @@ fn ten_thousand_random_runs_keep_every_promise() {
         Err(_) => 0..=9_999,
     };
     let mut endings = std::collections::BTreeMap::<&str, u32>::new();
+    let mut kinds = std::collections::BTreeMap::<String, u32>::new();
     let mut layers = std::collections::BTreeMap::<&str, u32>::new();
     let single = seeds.end() == seeds.start();
     for seed in seeds {
@@ -28,6 +29,9 @@ fn ten_thousand_random_runs_keep_every_promise() {
         };
         let ending = run.finished().expect("checked by the promises").stop_reason.as_str();
         *endings.entry(ending).or_default() += 1;
+        if let Some(kind) = run.error().and_then(|error| Some(error.limit()?.kind?.to_owned())) {
+            *kinds.entry(kind).or_default() += 1;
+        }
         for record in run.records() {
             if let Fact::AttemptStarted { layer, .. } = &record.fact {
                 *layers.entry(layer.as_str()).or_default() += 1;
@@ -38,6 +42,9 @@ fn ten_thousand_random_runs_keep_every_promise() {
             if let Fact::CallOpened { purpose: Purpose::Correction, .. } = &record.fact {
                 *layers.entry("correction").or_default() += 1;
             }
+            if let Fact::ToolAdmitted { .. } = &record.fact {
+                *layers.entry("admitted").or_default() += 1;
+            }
             if let Fact::Decided { decision, .. } = &record.fact
                 && let Action::Compact | Action::ReadCredential = decision.action
             {
@@ -47,8 +54,12 @@ fn ten_thousand_random_runs_keep_every_promise() {
     }
     // The dice must reach every kind of ending, or the promises were hardly put to the test.
     if !single {
-        for ending in ["completed", "failed", "cancelled", "timeout", "max_steps"] {
+        for ending in ["completed", "failed", "cancelled", "timeout", "max_steps", "budget_exhausted"] {
             assert!(endings.get(ending).is_some_and(|count| *count >= 100), "{endings:?}");
+        }
+        assert!(layers.get("admitted").is_some_and(|count| *count >= 20), "{layers:?}");
+        for kind in ["steps", "tool_calls", "duration", "cost"] {
+            assert!(kinds.get(kind).is_some_and(|count| *count >= 100), "{kinds:?}");
         }
         let all = [
             Layer::Transport,

@@ -87,6 +87,27 @@ fn a_cancelled_run_ends_in_the_same_millisecond_whatever_it_is_doing() {
 }
 
 #[test]
+fn a_run_ends_by_its_budgets_time_whatever_it_is_doing() {
+    for scenario in &SCENARIOS {
+        for limit in times().filter(|at| *at < scenario.ends_at) {
+            let run = (scenario.sim)().budget(|budget| budget.max_duration_ms(limit)).run("hi");
+            let ended_at = run.ended_at().unwrap();
+            match run.finished().unwrap().stop_reason {
+                StopReason::BudgetExhausted => {
+                    check(scenario, limit, &run, StopReason::BudgetExhausted, "where");
+                    assert_eq!(run.error().unwrap().code(), codes::EXECUTION_BUDGET_EXHAUSTED);
+                }
+                // A wait that would not be over in time is not begun.
+                StopReason::Failed | StopReason::MaxSteps => {
+                    assert!(ended_at < limit, "{}, {limit}", scenario.name)
+                }
+                other => panic!("{}, {limit}: {other:?}", scenario.name),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_run_ends_by_its_deadline_whatever_it_is_doing() {
     for scenario in &SCENARIOS {
         for limit in times().filter(|at| *at < scenario.ends_at) {

@@ -318,6 +318,25 @@ fn an_overflow_is_compacted_and_sent_once_more_smaller() {
     assert_eq!(appended, Some((2, 4)));
 }
 
+/// A window of its own: the conversation is compacted for the model that refused it, and that model is asked again.
+#[test]
+fn a_fallback_that_overflows_is_compacted_and_asked_itself() {
+    let run = to_targets(|target, attempt| match (target, attempt.request) {
+        (0, _) => coded(429, "insufficient_quota"),
+        (_, 1) => overflow(),
+        _ => Turn::says("ok"),
+    })
+    .history(long_history())
+    .run("hi");
+    let asked = run.effects().iter().filter_map(|(_, effect)| match effect {
+        Effect::CallModel { target, .. } => Some(*target),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [0, 1, 1]);
+    assert_eq!((run.requests(), run.output(), run.ended_at()), (3, Some("ok"), Some(0)));
+    assert_eq!(run.events().filter(|(name, _)| *name == names::CONTEXT_COMPACTED).count(), 1);
+}
+
 #[test]
 fn an_overflow_that_lasts_costs_one_more_request_for_each_compaction() {
     let run = sim().history(long_history()).provider(|_| overflow()).run("hi");

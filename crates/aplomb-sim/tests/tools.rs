@@ -4,6 +4,7 @@
 use aplomb_core::decide::{Jitter, ToolRetry};
 use aplomb_core::error::{Error, codes};
 use aplomb_core::event::names;
+use aplomb_core::run::Effect;
 use aplomb_sim::{Attempt, Sim, ToolTurn, Turn, sim};
 use serde_json::json;
 
@@ -54,6 +55,30 @@ fn a_failure_that_lasts_is_told_to_the_model_after_three_attempts() {
     assert_eq!(failed.len(), 1);
     assert_eq!(failed[0].1["error_details"]["code"], "tool.unavailable");
     assert_eq!(failed[0].1["executor_metadata"]["retry_attempts"], 2);
+}
+
+/// runtime.md §6: "an idempotency key that is stable over retries and resumes".
+#[test]
+fn the_idempotency_key_is_that_of_the_call_whatever_id_the_provider_gives_it() {
+    let run = retrying()
+        .provider(|attempt| match attempt.request {
+            // Twice the same id: each is a call of its own.
+            0 | 1 => Turn::calls("calc", "{}"),
+            _ => Turn::says("ok"),
+        })
+        .tool(failing(2, Error::new(codes::TOOL_UNAVAILABLE, "down")))
+        .run("hi");
+    let keys: Vec<_> = run
+        .effects()
+        .iter()
+        .filter_map(|(_, effect)| match effect {
+            Effect::CallTool { idempotency_key, .. } => Some(idempotency_key.as_str()),
+            _ => None,
+        })
+        .collect();
+    // Three attempts of the first call, one of the second.
+    assert_eq!(keys.len(), 4);
+    assert!(keys[0] == keys[1] && keys[1] == keys[2] && keys[2] != keys[3], "{keys:?}");
 }
 
 #[test]

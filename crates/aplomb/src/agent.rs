@@ -71,6 +71,7 @@ impl Agent {
         }
         spec.tools = tools.specs();
         spec.max_steps = config.runtime.max_steps;
+        spec.max_tool_calls = config.runtime.max_tool_calls;
         spec.step_timeout_ms = config.runtime.step_timeout_ms;
         spec.policy = policy(config, registry)?;
         let sessions = config.memory.as_ref().map(|memory| sessions(memory, registry)).transpose()?;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,15 +11,15 @@ use aplomb_core::run::Identity;
 use aplomb_llm::Model;
 use futures_util::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::io::AsyncReadExt;
 
 use crate::host::RunClock;
+use crate::process::{self, Output};
 
 /// How long a source may take.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The most bytes that a command may write: a credential is a line.
-const OUTPUT_LIMIT: u64 = 64 * 1024;
+const OUTPUT_LIMIT: usize = 64 * 1024;
 
 /// A credential. Shown to nobody: it has no text but for the provider.
 #[derive(Clone)]
@@ -154,6 +153,10 @@ impl CredentialSource for EnvCredential {
 }
 
 /// `llm.api_key_command`: a program that writes the credential to its standard output. No shell is involved.
+///
+/// What it has written by the time it has ended counts. Where the run ends before it, or its time is up, it is killed
+/// together with whatever it has started (on Unix; elsewhere alone). It has a process group of its own, so it cannot ask
+/// anything at the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandCredential {
     program: String,
@@ -195,22 +198,11 @@ impl CredentialSource for CommandCredential {
         };
         Box::pin(async move {
             let cannot = |error: std::io::Error| failed(format!("cannot be run: {error}"));
-            let mut process = tokio::process::Command::new(&self.program)
-                .args(&self.arguments)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .kill_on_drop(true)
-                .spawn()
-                .map_err(cannot)?;
-            let mut written = Vec::new();
-            if let Some(output) = process.stdout.take() {
-                output.take(OUTPUT_LIMIT + 1).read_to_end(&mut written).await.map_err(cannot)?;
-            }
-            if written.len() as u64 > OUTPUT_LIMIT {
-                return Err(failed(format!("wrote more than {OUTPUT_LIMIT} bytes")));
-            }
-            let status = process.wait().await.map_err(cannot)?;
+            let output = process::output(&self.program, &self.arguments, OUTPUT_LIMIT).await;
+            let (status, written) = match output.map_err(cannot)? {
+                Output::Written(status, written) => (status, written),
+                Output::TooMuch => return Err(failed(format!("wrote more than {OUTPUT_LIMIT} bytes"))),
+            };
             if !status.success() {
                 return Err(failed(format!("failed with {status}")));
             }

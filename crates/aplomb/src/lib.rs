@@ -27,6 +27,7 @@ mod model;
 mod output;
 pub mod plugins;
 mod probe;
+mod process;
 mod request;
 mod runtime;
 mod stream;
@@ -35,8 +36,10 @@ pub mod tools;
 pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
-pub use aplomb_core::message::{Block, ImageSource, Message, Role};
-pub use aplomb_core::run::{Ask, Capability, Pattern, RunUsage, StopReason, View};
+pub use aplomb_core::message::{Block, ImageSource, Message, Role, ToolResult};
+pub use aplomb_core::run::{
+    Ask, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd, View,
+};
 pub use aplomb_core::{decide, failure, near, redact, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
 pub use credential::{CommandCredential, Credential, CredentialRequest, CredentialSource, EnvCredential};

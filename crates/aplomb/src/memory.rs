@@ -13,7 +13,8 @@ use tokio::sync::OwnedMutexGuard;
 ///
 /// Runs of a session come one after the other, so a memory is never asked twice at once for one.
 pub trait Memory: Send + Sync + 'static {
-    /// What goes before a run's own messages.
+    /// What goes before a run's own messages. The model is sent it in pairs, as every provider wants it: without results
+    /// that follow no call, and with an error for the result of a call that has none.
     ///
     /// # Errors
     ///

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::redact;
-use aplomb_core::run::Target;
+use aplomb_core::run::{Pricing, Target};
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::vendors::{self, Place, Vendor, Wanted};
 use aplomb_llm::wire::{self, Wire};
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
-use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, Provider, StreamMode};
+use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, PricingConfig, Provider, StreamMode};
 use crate::credential::{
     CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
@@ -37,8 +37,24 @@ impl Asked {
         let mut target = Target::new(provider.name(), model.config().model.as_str());
         target.call_ids = model.config().call_ids;
         target.rereads_credential = keyring.is_some();
+        target.pricing = pricing(llm);
         Ok(Asked { provider, target, model: Arc::new(model), keyring })
     }
+}
+
+fn pricing(llm: &LlmConfig) -> Option<Pricing> {
+    llm.pricing.as_ref().map(PricingConfig::pricing)
+}
+
+/// An agent's models by their places, as far as a budget is concerned: without what it takes to ask them.
+pub(crate) fn priced(agent: &AgentConfig) -> Vec<Target> {
+    let models = [&agent.llm].into_iter().chain(&agent.llm.fallbacks);
+    let target = |llm: &LlmConfig| {
+        let mut target = Target::new(llm.provider.as_str(), llm.model.as_ref().unwrap_or(&llm.provider));
+        target.pricing = pricing(llm);
+        target
+    };
+    models.map(target).collect()
 }
 
 /// The config of an agent's model, with the credential that its source gives now.

@@ -8,7 +8,7 @@ use aplomb_core::error::{Code, Error, ErrorDetails, codes};
 use aplomb_core::event::{Event, names};
 use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Finished, Identity, RunUsage, StopReason, WantedOutput};
+use aplomb_core::run::{Finished, Identity, RunBudget, RunUsage, StopReason, WantedOutput};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,8 @@ impl From<Vec<Block>> for RunInput {
 }
 
 impl RunInput {
-    pub(crate) fn into_message(self) -> Result<Message, Error> {
+    /// The message, which is no longer here then.
+    pub(crate) fn take_message(&mut self) -> Result<Message, Error> {
         let says_something = self.0.iter().any(|block| match block {
             Block::Text { text } => !text.trim().is_empty(),
             Block::Image { .. } => true,
@@ -55,7 +56,7 @@ impl RunInput {
         if self.0.iter().any(|block| !matches!(block, Block::Text { .. } | Block::Image { .. })) {
             return Err(Error::new(codes::USER_INVALID_INPUT, "an input holds text and images only"));
         }
-        Ok(Message { role: Role::User, content: self.0 })
+        Ok(Message { role: Role::User, content: std::mem::take(&mut self.0) })
     }
 }
 
@@ -79,6 +80,8 @@ pub struct RunRequest<T = String> {
     pub session_id: Option<String>,
     /// The run's name; made up where none is given.
     pub run_id: Option<String>,
+    /// What the run may use.
+    pub budget: RunBudget,
     /// How long the run may take.
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
@@ -101,6 +104,7 @@ impl RunRequest {
             input: input.into(),
             session_id: None,
             run_id: None,
+            budget: RunBudget::new(),
             timeout: None,
             cancellation: Cancellation::new(),
             max_validation_retries: WantedOutput::default().max_validation_retries,
@@ -176,6 +180,7 @@ impl<T> RunRequest<T> {
             input: self.input,
             session_id: self.session_id,
             run_id: self.run_id,
+            budget: self.budget,
             timeout: self.timeout,
             cancellation: self.cancellation,
             max_validation_retries: self.max_validation_retries,
@@ -196,6 +201,19 @@ impl<T> RunRequest<T> {
     #[must_use]
     pub fn run_id(mut self, run_id: impl Into<String>) -> RunRequest<T> {
         self.run_id = Some(run_id.into());
+        self
+    }
+
+    /// Limits what the run may use. A run that would use more ends with `execution.budget_exhausted`.
+    ///
+    /// ```
+    /// use aplomb::{RunBudget, RunRequest};
+    /// let budget = RunBudget::new().max_tool_calls(20).max_cost_usd(0.05);
+    /// let request = RunRequest::new("assistant", "What is 9 * 9?").budget(budget);
+    /// ```
+    #[must_use]
+    pub fn budget(mut self, budget: RunBudget) -> RunRequest<T> {
+        self.budget = budget;
         self
     }
 
@@ -274,18 +292,17 @@ pub struct RunResult<T = String> {
 
 impl RunResult {
     pub(crate) fn of(
-        identity: Identity,
+        identity: &Identity,
         finished: Finished,
         redactor: &Redactor,
         known: &[Code],
     ) -> RunResult {
-        let Identity { run_id, session_id, .. } = identity;
         let Finished { stop_reason, output, error, usage, .. } = finished;
         // The answer is the user's and stays as it is; the error may quote what a tool or a provider let slip.
         let error_details = error.map(|details| redactor.details(details));
         RunResult {
-            run_id,
-            session_id,
+            run_id: identity.run_id.clone(),
+            session_id: identity.session_id.clone(),
             final_output: output,
             stop_reason,
             usage,

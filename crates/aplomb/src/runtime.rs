@@ -1,6 +1,6 @@
 //! The runtime: agents, ready to run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, IntoFuture};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Entry, Identity, Pattern, RunStart, TimeLimit};
+use aplomb_core::run::{Entry, Identity, Pattern, RunBudget, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
@@ -25,6 +25,7 @@ use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
 use crate::memory::Held;
+use crate::model;
 use crate::output::{Form, Output};
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
@@ -175,6 +176,22 @@ impl RuntimeBuilder {
         overview.map_err(|error| error.or_context("agent_id", agent_id))
     }
 
+    /// Looks whether each agent could keep to a budget. Sends nothing, and needs no key.
+    ///
+    /// # Errors
+    ///
+    /// `user.invalid_input` where nobody could; `config.validation` with the place where a limit of cost would go by a model
+    /// without a price.
+    pub fn check_budget(&self, budget: &RunBudget) -> Result<(), Error> {
+        budget.check([])?;
+        let agents = self.config.agents.iter().enumerate();
+        let refused = agents.filter_map(|(index, agent)| {
+            let error = budget.check(&model::priced(agent)).err()?;
+            Some((index, error.or_context("agent_id", agent.id.as_str())))
+        });
+        self.config.all_of(refused.collect())
+    }
+
     /// Makes the runtime. Sends nothing.
     ///
     /// # Errors
@@ -308,7 +325,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `user.*` if the request is none, so that nothing was run.
+    /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
+    /// was run.
     pub async fn run_detailed<T: 'static>(&self, request: RunRequest<T>) -> Result<RunResult<T>, Error> {
         Ok(self.prepare(request, Entry::Run, None, None)?.await)
     }
@@ -317,7 +335,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `user.*` if the request is none, so that nothing was run.
+    /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
+    /// was run.
     pub fn run_stream<T: 'static>(&self, request: RunRequest<T>) -> Result<RunStream<T>, Error> {
         let chunks = ChunkQueue::default();
         let run = self.prepare(request, Entry::Run, None, Some(chunks.clone()))?;
@@ -355,6 +374,22 @@ impl Runtime {
         Ok(())
     }
 
+    /// What a request asks for: the agent, what it is told, and the run's name for the run alone.
+    fn accept(&self, request: &mut RunRequest) -> Result<(&Agent, Message, LiveRun), Error> {
+        let Some(agent) = self.0.agents.get(&request.agent_id) else {
+            return Err(no_such_agent(&request.agent_id, &self.list_agents()));
+        };
+        for (field, id) in [("run_id", &request.run_id), ("session_id", &request.session_id)] {
+            if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
+                return Err(Error::new(codes::USER_INVALID_INPUT, format!("{field} is empty")));
+            }
+        }
+        agent.machine.check_budget(&request.budget)?;
+        let message = request.input.take_message()?;
+        let run_id = request.run_id.clone().unwrap_or_else(|| new_id(&*self.0.host));
+        Ok((agent, message, self.0.live.begin(run_id)?))
+    }
+
     /// The run, not begun.
     fn prepare<T: 'static>(
         &self,
@@ -363,33 +398,37 @@ impl Runtime {
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
     ) -> Result<BoxFuture<'static, RunResult<T>>, Error> {
-        let ids = [
-            ("agent_id", Some(request.agent_id.clone())),
-            ("session_id", request.session_id.clone()),
-            ("run_id", request.run_id.clone()),
-        ];
         let output = request.output.clone();
         // Whatever is wanted of it, a run is carried out in the same way, and gives a text.
         let request = request.with_output(Output::text());
-        match self.prepare_known(request, output.form.as_ref(), entry, hook, stream) {
-            Ok(run) => Ok(run.map(move |result| result.read_as(&output)).boxed()),
-            Err(error) => Err(ids.into_iter().fold(error, |error, (field, id)| error.or_context(field, id))),
-        }
+        let run = self.prepare_known(request, output.form.as_ref(), entry, hook, stream)?;
+        Ok(run.map(move |result| result.read_as(&output)).boxed())
     }
 
     fn prepare_known(
         &self,
-        request: RunRequest,
+        mut request: RunRequest,
         form: Option<&Form>,
         entry: Entry,
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
     ) -> Result<impl Future<Output = RunResult> + Send + use<>, Error> {
+        let accepted = form.map(Form::check).transpose().and_then(|check| {
+            let (agent, message, live) = self.accept(&mut request)?;
+            Ok((agent, message, live, check.map(Arc::new)))
+        });
+        let (agent, message, live, check) = accepted.map_err(|error| {
+            error
+                .or_context("agent_id", request.agent_id.as_str())
+                .or_context("session_id", request.session_id.as_deref())
+                .or_context("run_id", request.run_id.as_deref())
+        })?;
         let RunRequest {
             agent_id,
-            input,
+            input: _,
             session_id,
-            run_id,
+            run_id: _,
+            budget,
             timeout,
             cancellation,
             max_validation_retries,
@@ -397,24 +436,14 @@ impl Runtime {
             credential,
             session_can_go_on,
         } = request;
-        let Some(agent) = self.0.agents.get(&agent_id) else {
-            return Err(no_such_agent(&agent_id, &self.list_agents()));
-        };
         let host = &self.0.host;
-        let made_up = || new_id(&**host);
-        for (field, id) in [("run_id", &run_id), ("session_id", &session_id)] {
-            if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
-                return Err(Error::new(codes::USER_INVALID_INPUT, format!("{field} is empty")));
-            }
-        }
-        let identity = Identity {
-            run_id: run_id.unwrap_or_else(made_up),
-            session_id: session_id.unwrap_or_else(made_up),
+        let identity = Arc::new(Identity {
+            run_id: live.run_id.clone(),
+            session_id: session_id.unwrap_or_else(|| new_id(&**host)),
             agent_id,
-        };
+        });
         let system = agent.system_prompt.as_ref().map(|prompt| Message::text(Role::System, prompt.as_str()));
-        let messages = system.into_iter().chain([input.into_message()?]).map(Arc::new).collect();
-        let check = form.map(Form::check).transpose()?.map(Arc::new);
+        let messages = system.into_iter().chain([message]).map(Arc::new).collect();
         let clock = Arc::new(RunClock::start(host.clone()));
         let subscribers = self.0.subscribers.iter().cloned().chain(hook).collect();
         let publisher =
@@ -434,6 +463,7 @@ impl Runtime {
             messages,
             time_limit: timeout
                 .map(|timeout| TimeLimit { limit_ms: in_ms(timeout), setting: "timeout".to_owned() }),
+            budget,
             // What nobody can name again is not worth remembering.
             remembers: agent.sessions.is_some() && session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
@@ -459,18 +489,17 @@ impl Runtime {
             cancellation,
             check,
         };
-        let live = self.0.live.begin(&identity.run_id)?;
-        Ok(async move {
-            let finished = driver.drive(start).await;
+        let ended = move |finished| {
             drop(live);
-            RunResult::of(identity, finished, &told.redactor(), &runtime.0.errors)
-        })
+            RunResult::of(&identity, finished, &told.redactor(), &runtime.0.errors)
+        };
+        Ok(driver.drive(Box::new(start)).map(ended))
     }
 }
 
 /// The names of the runs under way: a name is a lock, so that no run is carried out twice at once.
 #[derive(Clone, Default)]
-struct LiveRuns(Arc<Mutex<HashSet<String>>>);
+struct LiveRuns(Arc<Mutex<BTreeSet<String>>>);
 
 /// A run under way, until it is dropped.
 struct LiveRun {
@@ -479,18 +508,18 @@ struct LiveRun {
 }
 
 impl LiveRuns {
-    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, run_id: &str) -> Result<LiveRun, Error> {
-        if !self.names().insert(run_id.to_owned()) {
+    fn begin(&self, run_id: String) -> Result<LiveRun, Error> {
+        if !self.names().insert(run_id.clone()) {
             let message = format!("a run called {run_id:?} is under way");
             return Err(
                 Error::new(codes::USER_INVALID_INPUT, message).with_hint("give each run a name of its own")
             );
         }
-        Ok(LiveRun { runs: self.clone(), run_id: run_id.to_owned() })
+        Ok(LiveRun { runs: self.clone(), run_id })
     }
 }
 
@@ -541,6 +570,12 @@ impl<T> Exec<T> {
     /// Calls `hook` before each wait for a retry.
     pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec<T> {
         self.hook = Some(Arc::new(RetryHook(hook)));
+        self
+    }
+
+    /// Limits what it may use.
+    pub fn budget(mut self, budget: RunBudget) -> Exec<T> {
+        self.request = self.request.budget(budget);
         self
     }
 

@@ -81,12 +81,56 @@ fn validate_finds_what_would_fail_before_the_first_call_and_is_strict_where_it_i
     let mut set = aplomb();
     let set =
         output(set.args(["validate", path, "--strict"]).env("APLOMB_TEST_UNSET_KEY", "canary-key-0815"));
-    assert_eq!((set.code, set.stderr.as_str()), (Some(0), ""));
+    // A model without a price is no mistake.
+    assert_eq!(set.code, Some(0), "{}", set.stderr);
+    assert!(
+        !set.stderr.contains("warning") && set.stderr.contains("note: agents[0].llm: "),
+        "{}",
+        set.stderr
+    );
     let nobody = json!({"version": "1.0", "agents": [{"id": "a", "llm": {"provider": "mock", "script": {"steps": []}},
         "tools": [{"id": "x", "impl": "my.tools:Search"}]}]});
     let refused = call(&["validate", file(&nobody.to_string()).path().to_str().unwrap()]);
     assert_eq!(refused.code, Some(2));
     assert!(refused.stderr.contains("MCP") && refused.stderr.contains("main_with"), "{}", refused.stderr);
+}
+
+#[test]
+fn validate_says_whether_the_agents_could_keep_to_a_limit_of_cost_as_run_does() {
+    let script = json!({"steps": [says("hi")]});
+    let llm = json!({"provider": "mock", "script": script});
+    let unpriced = file(&format!("{:#}", json!({"version": "1.0", "agents": [{"id": "a", "llm": llm}]})));
+    let path = unpriced.path().to_str().unwrap();
+    for arguments in [
+        &["validate", path, "--max-cost-usd", "1"][..],
+        &["run", path, "--input", "hi", "--max-cost-usd", "1"],
+    ] {
+        let told = call(arguments);
+        assert_eq!((told.code, told.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        // What is missing stands nowhere: the place is the model's.
+        for part in ["error[config.validation]", ":5:14", "mock/mock", "hint: set llm.pricing", "--unpriced"]
+        {
+            assert!(told.stderr.contains(part), "{arguments:?} {part}: {}", told.stderr);
+        }
+        let allowed = call(&[arguments, &["--unpriced", "allow"]].concat());
+        assert_eq!(allowed.code, Some(0), "{}", allowed.stderr);
+    }
+    // Nobody misses the price of a script.
+    assert_eq!(call(&["validate", path]).stderr, "");
+    let priced = json!({"provider": "ollama", "model": "m", "pricing": {"input": 0, "output": 0},
+        "fallbacks": [{"provider": "vllm", "model": "n", "api_base": "http://127.0.0.1:9/v1"}]});
+    let half = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": priced}]}).to_string());
+    let told = call(&["validate", half.path().to_str().unwrap(), "--strict", "--format", "json"]).json();
+    assert_eq!((&told["valid"], &told["warnings"]), (&json!(true), &json!([])));
+    let notes = told["notes"].as_array().unwrap();
+    assert_eq!((notes.len(), &notes[0]["path"]), (1, &json!("agents[0].llm.fallbacks[0]")), "{told}");
+    // Anthropic takes more for what is written to its cache than for other input.
+    let cached = json!({"provider": "anthropic", "model": "m", "api_key_env": "CARGO_MANIFEST_DIR",
+        "cache": ["system"], "pricing": {"input": 3, "output": 15}});
+    let cached = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": cached}]}).to_string());
+    let told = call(&["validate", cached.path().to_str().unwrap(), "--strict"]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(told.stderr.contains("note: agents[0].llm.pricing: ") && told.stderr.contains("cached_write"));
 }
 
 // ---- schema and list-plugins.
@@ -180,6 +224,8 @@ fn each_template_validates_and_runs_without_a_key() {
         let config = config.to_str().unwrap();
         assert!(written.stdout.contains(config), "{}", written.stdout);
         let strict = if template == "multi-provider" { &[][..] } else { &["--strict"] };
+        let set = output(aplomb().args(["validate", config, "--strict"]).env("ANTHROPIC_API_KEY", "x"));
+        assert_eq!(set.code, Some(0), "{template}: {}", set.stderr);
         let valid = output(aplomb().args(["validate", config]).args(strict).env_remove("ANTHROPIC_API_KEY"));
         assert_eq!(valid.code, Some(0), "{template}: {}", valid.stderr);
         let run = output(

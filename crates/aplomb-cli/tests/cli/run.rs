@@ -109,6 +109,84 @@ fn a_run_that_is_out_of_time_says_which_limit_and_exits_with_3() {
     assert!(run.stderr.contains("error[execution.timeout]"), "{}", run.stderr);
 }
 
+/// An agent that calls its tool for ever. Each answer costs 1,000 × 3 + 100 × 15 millionths of a dollar: 0.0045 USD.
+fn without_end() -> tempfile::NamedTempFile {
+    let usage = json!({"prompt_tokens": 1_000, "completion_tokens": 100});
+    let call =
+        json!({"tool_calls": [{"name": "calc", "arguments": {"expression": "9 * 9"}}], "usage": usage});
+    let script = json!({"steps": [{"reply": {"message": call}}], "at_end": "repeat_last"});
+    let llm = json!({"provider": "mock", "script": script, "pricing": {"input": 3, "output": 15}});
+    let agent = json!({"id": "a", "llm": llm, "tools": [{"id": "calc", "type": "calc"}]});
+    file(&json!({"version": "1.0", "agents": [agent]}).to_string())
+}
+
+#[test]
+fn a_budget_that_is_used_up_says_so_with_code_and_hint_in_every_format_and_exits_with_3() {
+    let endless = without_end();
+    let silent = config(json!([{"reply": {"message": {"text": "never"}}, "fault": "silence"}]));
+    for (config, option, limit, kind) in [
+        (&endless, "--max-steps", "2", "steps"),
+        (&endless, "--max-tool-calls", "2", "tool_calls"),
+        (&endless, "--max-cost-usd", "0.006", "cost"),
+        (&silent, "--max-duration-ms", "300", "duration"),
+    ] {
+        for format in ["text", "json", "events"] {
+            let path = config.path().to_str().unwrap();
+            let run = run(path, &["--input", "hi", option, limit, "--format", format]);
+            assert_eq!(run.code, Some(3), "{option} {format}: {}", run.stderr);
+            let field = option.trim_start_matches("--").replace('-', "_");
+            for talk in ["error[execution.budget_exhausted]", &*field, "hint: raise the budget's"] {
+                assert!(run.stderr.contains(talk), "{option} {format} {talk}: {}", run.stderr);
+            }
+            if format == "json" {
+                let result = run.json();
+                assert_eq!(result["stop_reason"], "budget_exhausted");
+                let context = &result["error_details"]["context"];
+                assert_eq!((&context["kind"], context["limit"].as_f64()), (&json!(kind), limit.parse().ok()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_none_is_a_usage_error() {
+    let endless = without_end();
+    for arguments in [
+        ["--max-steps", "0"],
+        ["--max-duration-ms", "0"],
+        ["--max-tool-calls", "-1"],
+        ["--max-cost-usd", "0"],
+        ["--max-cost-usd", "nan"],
+        ["--max-cost-usd", "inf"],
+        ["--max-cost-usd", "1 USD"],
+        ["--unpriced", "maybe"],
+    ] {
+        let run = run(endless.path().to_str().unwrap(), &[&["--input", "hi"][..], &arguments].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn what_a_run_cost_is_told_where_it_is_known() {
+    let endless = without_end();
+    let path = endless.path().to_str().unwrap();
+    let text = run(path, &["--input", "hi", "--format", "text", "--max-steps", "2"]);
+    assert!(text.stderr.contains("cost: $0.009\n"), "{}", text.stderr);
+    let usage = run(path, &["--input", "hi", "--format", "json", "--max-steps", "2"]).json()["usage"].clone();
+    assert_eq!(
+        (&usage["cost_usd"], &usage["cost_breakdown"]["mock/mock"]["cost_usd"]),
+        (&json!(0.009), &json!(0.009))
+    );
+    let events = run(path, &["--input", "hi", "--max-steps", "2"]).events();
+    let updated: Vec<_> = events.iter().filter(|event| event["name"] == "usage.updated").collect();
+    assert_eq!(updated[0]["payload"]["usage"]["cost_usd"], 0.0045);
+    let unpriced = config(json!([says("hello")]));
+    let path = unpriced.path().to_str().unwrap();
+    assert_eq!(run(path, &["--input", "hi", "--format", "text"]).stderr, "");
+    let usage = run(path, &["--input", "hi", "--format", "json"]).json()["usage"].clone();
+    assert_eq!(usage["cost_usd"], Value::Null);
+}
+
 #[test]
 fn input_comes_from_the_option_a_file_or_standard_input() {
     let echo = json!([says("{{input}}")]);

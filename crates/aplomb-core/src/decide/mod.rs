@@ -78,6 +78,8 @@ pub enum Outcome {
     AfterAttempts,
     /// The run is out of time, which is its own failure; this one is the cause.
     OutOfTime,
+    /// The run has cost what it may, which is its own failure; this one is the cause.
+    OutOfBudget,
 }
 
 /// When a decision is made, what there is to turn to, and what decides between equals.
@@ -87,6 +89,8 @@ pub struct Moment {
     pub at: u64,
     /// The run's deadline on the same clock.
     pub deadline: Option<u64>,
+    /// Whether the run has cost all that it may, so that nothing more is sent.
+    pub is_spent: bool,
     /// One draw of entropy.
     pub entropy: u64,
     /// The next target that is not benched.
@@ -129,8 +133,8 @@ pub fn decide(
     moment: Moment,
 ) -> Decision {
     let call = Call { failure, verdict, ledger, policy, moment };
-    // 1. Cancelled, or out of time.
-    if let Err(decision) = call.has_time() {
+    // 1. Cancelled, out of time, or out of budget.
+    if let Err(decision) = call.may_go_on() {
         return decision;
     }
     // 2. What another request may cure, where one can be had.
@@ -162,7 +166,7 @@ pub fn resend(
     moment: Moment,
 ) -> Decision {
     let call = Call { failure, verdict, ledger, policy, moment };
-    if let Err(decision) = call.has_time() {
+    if let Err(decision) = call.may_go_on() {
         return decision;
     }
     call.send(layer).unwrap_or_else(|rule| call.fall_back_or_stop(Outcome::AfterAttempts, rule))
@@ -178,7 +182,7 @@ pub fn pass_over(
     moment: Moment,
 ) -> Decision {
     let call = Call { failure, verdict, ledger, policy, moment };
-    if let Err(decision) = call.has_time() {
+    if let Err(decision) = call.may_go_on() {
         return decision;
     }
     let mut decision = call.fall_back_or_stop(Outcome::AfterAttempts, "credential.unreadable");
@@ -199,13 +203,16 @@ struct Call<'a> {
 
 impl Call<'_> {
     /// 1. Whether anything may still be sent at all.
-    fn has_time(&self) -> Result<(), Decision> {
+    fn may_go_on(&self) -> Result<(), Decision> {
         let at = self.moment.at;
         if self.verdict.reason == Reason::Cancelled {
             return Err(self.stop(Outcome::Permanent, "cancelled"));
         }
         if self.moment.deadline.is_some_and(|deadline| at >= deadline) {
             return Err(self.stop(Outcome::OutOfTime, "deadline.passed"));
+        }
+        if self.moment.is_spent {
+            return Err(self.stop(Outcome::OutOfBudget, "budget.cost"));
         }
         Ok(())
     }

@@ -78,7 +78,8 @@ pub fn decide_tool(
 mod tests {
     use super::*;
 
-    const NOW: Moment = Moment { at: 0, deadline: None, entropy: 0, next_target: None, can_refresh: false };
+    const NOW: Moment =
+        Moment { at: 0, deadline: None, is_spent: false, entropy: 0, next_target: None, can_refresh: false };
 
     fn spread() -> Policy {
         Policy { tools: ToolRetry::default(), ..Policy::default() }

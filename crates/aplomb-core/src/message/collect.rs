@@ -106,47 +106,54 @@ pub struct Collector {
 
 impl Collector {
     /// Takes the next event.
-    pub fn push(&mut self, event: StreamEvent) {
+    pub fn push(&mut self, event: &StreamEvent) {
         match event {
             StreamEvent::Delta(delta) => self.push_delta(delta),
             // Thoughts may be signed without being shown.
             StreamEvent::Signature(proof) => match self.content.last_mut() {
-                Some(Block::Thinking { signature: signature @ None, .. }) => *signature = Some(proof),
-                _ => self.content.push(Block::Thinking { text: String::new(), signature: Some(proof) }),
+                Some(Block::Thinking { signature: signature @ None, .. }) => *signature = Some(proof.clone()),
+                _ => {
+                    let (text, signature) = (String::new(), Some(proof.clone()));
+                    self.content.push(Block::Thinking { text, signature });
+                }
             },
-            StreamEvent::RedactedThinking(data) => self.content.push(Block::RedactedThinking { data }),
-            StreamEvent::Opaque { wire, data } => {
-                self.content.push(Block::Opaque { wire: wire.to_owned(), data });
+            StreamEvent::RedactedThinking(data) => {
+                self.content.push(Block::RedactedThinking { data: data.clone() });
             }
-            StreamEvent::Usage(usage) => self.usage = Some(usage),
-            StreamEvent::Finish(finish) => self.finish = Some(finish),
+            StreamEvent::Opaque { wire, data } => {
+                self.content.push(Block::Opaque { wire: (*wire).to_owned(), data: data.clone() });
+            }
+            StreamEvent::Usage(usage) => self.usage = Some(*usage),
+            StreamEvent::Finish(finish) => self.finish = Some(finish.clone()),
         }
     }
 
-    fn push_delta(&mut self, delta: Delta) {
+    fn push_delta(&mut self, delta: &Delta) {
         match (delta, self.content.last_mut()) {
-            (Delta::Text { text: more }, Some(Block::Text { text })) => text.push_str(&more),
-            (Delta::Text { text }, _) => self.content.push(Block::Text { text }),
+            (Delta::Text { text: more }, Some(Block::Text { text })) => text.push_str(more),
+            (Delta::Text { text }, _) => self.content.push(Block::Text { text: text.clone() }),
             // Thoughts that have been signed are complete.
             (Delta::Thinking { text: more }, Some(Block::Thinking { text, signature: None })) => {
-                text.push_str(&more);
+                text.push_str(more);
             }
-            (Delta::Thinking { text }, _) => self.content.push(Block::Thinking { text, signature: None }),
+            (Delta::Thinking { text }, _) => {
+                self.content.push(Block::Thinking { text: text.clone(), signature: None });
+            }
             (Delta::ToolCall { index, id, name, text }, _) => {
-                let at = *self.calls.entry(index).or_insert(self.content.len());
+                let at = *self.calls.entry(*index).or_insert(self.content.len());
                 if at == self.content.len() {
                     let (id, name, arguments) = (String::new(), String::new(), String::new());
                     self.content.push(Block::ToolCall(ToolCall { id, name, arguments }));
                 }
                 let Some(Block::ToolCall(call)) = self.content.get_mut(at) else { return };
                 // Some vendors repeat id and name with every fragment: they are set, never appended.
-                if let Some(id) = id.filter(|id| !id.is_empty()) {
-                    call.id = id;
+                if let Some(id) = id.as_ref().filter(|id| !id.is_empty()) {
+                    call.id.clone_from(id);
                 }
-                if let Some(name) = name.filter(|name| !name.is_empty()) {
-                    call.name = name;
+                if let Some(name) = name.as_ref().filter(|name| !name.is_empty()) {
+                    call.name.clone_from(name);
                 }
-                call.arguments.push_str(&text);
+                call.arguments.push_str(text);
             }
         }
     }

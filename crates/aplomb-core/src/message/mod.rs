@@ -2,11 +2,13 @@
 
 mod collect;
 mod normalise;
+mod paired;
 
 use serde::{Deserialize, Serialize};
 
 pub use collect::{Collector, Delta, StreamEvent};
 pub use normalise::{CallIds, normalise};
+pub use paired::paired;
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

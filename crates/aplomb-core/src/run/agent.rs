@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::assemble::{Assembler, Truncating};
+use super::cost::{PricedModel, Pricing};
 use crate::decide::Policy;
 use crate::message::CallIds;
 use crate::tool::ToolSpec;
@@ -19,10 +20,12 @@ pub struct Target {
     pub call_ids: CallIds,
     /// Whether its credential can be read again where it was refused.
     pub rereads_credential: bool,
+    /// What it costs, where that is known.
+    pub pricing: Option<Pricing>,
 }
 
 impl Target {
-    /// A target that accepts any id and has one credential for good.
+    /// A target that accepts any id, has one credential for good, and costs nobody knows what.
     pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Target {
         Target { provider: provider.into(), model: model.into(), ..Target::default() }
     }
@@ -46,6 +49,8 @@ pub struct AgentSpec {
     pub tools: Arc<[ToolSpec]>,
     /// `agent.runtime.max_steps`: the most model calls of one run.
     pub max_steps: u32,
+    /// `agent.runtime.max_tool_calls`: the most tool calls of one run.
+    pub max_tool_calls: Option<u32>,
     /// `agent.runtime.step_timeout_ms`: how long the attempts of one model call may take together. Waits between them do
     /// not count.
     pub step_timeout_ms: Option<u64>,
@@ -63,6 +68,7 @@ impl AgentSpec {
             fallbacks: Vec::new(),
             tools: Arc::new([]),
             max_steps: 16,
+            max_tool_calls: None,
             step_timeout_ms: None,
             assembler: Arc::new(Truncating),
             policy: Policy::default(),
@@ -77,5 +83,16 @@ impl AgentSpec {
     /// How many targets there are.
     pub(super) fn targets(&self) -> usize {
         self.fallbacks.len() + 1
+    }
+
+    /// All targets, by their places.
+    pub(super) fn all_targets(&self) -> impl Iterator<Item = &Target> {
+        [&self.target].into_iter().chain(&self.fallbacks)
+    }
+
+    /// What each target is called and costs, by its place.
+    pub(super) fn priced_models(&self) -> Arc<[PricedModel]> {
+        let priced = |target: &Target| PricedModel { model: target.name(), pricing: target.pricing };
+        self.all_targets().map(priced).collect()
     }
 }

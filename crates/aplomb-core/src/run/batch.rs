@@ -18,14 +18,55 @@ impl Turn<'_> {
     pub(super) fn open_batch(&mut self, calls: Vec<ToolCall>) {
         let EffectId(first) = self.state.next_effect();
         let calls: Vec<_> = (first..).map(EffectId).zip(calls).collect();
-        self.record(Fact::BatchOpened { calls: calls.clone() });
+        let can_run = calls.iter().filter(|(_, call)| self.arguments_of(call).is_ok());
+        let withheld: Vec<_> = can_run.map(|(effect, _)| *effect).skip(self.tool_room()).collect();
+        self.record(Fact::BatchOpened { calls: calls.clone(), withheld: withheld.clone() });
         for (effect, call) in calls {
             self.announce_tool_call(&call);
-            match self.arguments_of(&call) {
-                Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-                Err(error) => self.refuse_tool(effect, &call, error),
+            if !withheld.contains(&effect) {
+                self.call_tool(effect, effect, call);
             }
         }
+        self.settle_withheld();
+    }
+
+    /// Where nothing is left of a batch but what was withheld: runs as much of it as there is room for now, since what a
+    /// tool did not take was no call; without any room, the run ends.
+    fn settle_withheld(&mut self) {
+        let open = || self.state.batch.iter().filter(|tool| tool.result.is_none());
+        let withheld = open().filter_map(|tool| match tool.waiting {
+            ToolWaiting::Room(effect) => Some((effect, tool.call.clone())),
+            ToolWaiting::Result(_) | ToolWaiting::Backoff(_) => None,
+        });
+        let withheld: Vec<_> = withheld.collect();
+        if withheld.is_empty() || withheld.len() < open().count() {
+            return;
+        }
+        match self.tool_room() {
+            0 => self.no_tool_call_left(),
+            room => {
+                for (effect, call) in withheld.into_iter().take(room) {
+                    self.record(Fact::ToolAdmitted { effect });
+                    self.call_tool(effect, effect, call);
+                }
+            }
+        }
+    }
+
+    /// Has a tool called, as far as the call may be run at all.
+    fn call_tool(&mut self, effect: EffectId, first: EffectId, call: ToolCall) {
+        match self.arguments_of(&call) {
+            Ok(arguments) => {
+                let idempotency_key = self.idempotency_key(first);
+                self.effects.push(Effect::CallTool { effect, call, arguments, idempotency_key });
+            }
+            Err(error) => self.refuse_tool(effect, &call, error),
+        }
+    }
+
+    fn idempotency_key(&self, EffectId(first): EffectId) -> String {
+        let run_id = self.state.opening.as_ref().map(|opening| opening.identity.run_id.as_str());
+        format!("{}:{first}", run_id.unwrap_or_default())
     }
 
     /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.
@@ -74,7 +115,10 @@ impl Turn<'_> {
             entropy: self.entropy,
             ..Moment::default()
         };
-        if let Some(delay_ms) = decide_tool(&error, idempotent, attempts, &self.agent.policy, moment) {
+        // Another attempt is another call: where there is no room for it, the model is told of the failure.
+        let may_repeat = self.tool_room() > 0;
+        let delay_ms = decide_tool(&error, idempotent, attempts, &self.agent.policy, moment);
+        if let Some(delay_ms) = delay_ms.filter(|_| may_repeat) {
             self.announce_tool_retry(&tool.call, attempts, &error);
             let timer = self.state.next_effect();
             self.record(Fact::ToolRetryDecided { effect, error: error.details(), delay_ms, timer });
@@ -89,15 +133,14 @@ impl Turn<'_> {
     pub(super) fn restart_tool(&mut self, timer: EffectId) -> bool {
         let waits =
             |tool: &&PendingTool| tool.waiting == ToolWaiting::Backoff(timer) && tool.result.is_none();
-        let Some(call) = self.state.batch.iter().find(waits).map(|tool| tool.call.clone()) else {
+        let Some((first, call)) =
+            self.state.batch.iter().find(waits).map(|tool| (tool.first, tool.call.clone()))
+        else {
             return false;
         };
         let effect = self.state.next_effect();
         self.record(Fact::ToolRestarted { timer, effect });
-        match self.arguments_of(&call) {
-            Ok(arguments) => self.effects.push(Effect::CallTool { effect, call, arguments }),
-            Err(error) => self.refuse_tool(effect, &call, error),
-        }
+        self.call_tool(effect, first, call);
         true
     }
 
@@ -120,12 +163,17 @@ impl Turn<'_> {
     pub(super) fn advance_after_batch(&mut self) {
         if self.state.batch.is_empty() {
             self.advance();
+        } else {
+            self.settle_withheld();
         }
     }
 
     /// Gives a name to the tool calls that the provider gave none, or one that another call of the conversation has: a
     /// result could not be told whose it is.
     pub(super) fn name_calls(&self, reply: &mut Reply) {
+        if reply.message.tool_calls().next().is_none() {
+            return;
+        }
         let said = self.state.transcript.iter().flat_map(|message| message.tool_calls());
         let mut taken: BTreeSet<String> = said.map(|call| call.id.clone()).collect();
         let place = self.state.transcript.len();

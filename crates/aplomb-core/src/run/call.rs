@@ -11,15 +11,15 @@ use super::{Effect, EffectId, Entry, Purpose, TimerKind};
 use crate::decide::{
     Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, pass_over, resend,
 };
-use crate::error::{Attempt, Code, Error, codes};
+use crate::error::{Attempt, Code, Error};
 use crate::failure::{Failure, Reason, Verdict};
-use crate::message::{Message, normalise};
+use crate::message::{Message, normalise, paired};
 use crate::record::Fact;
 use crate::run::Target;
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
     pub(super) fn open_call(&mut self, purpose: Purpose) {
-        if let Some(error) = self.out_of_steps() {
+        if let Some(error) = self.no_call_left() {
             return self.fail(error);
         }
         let by_exec = self.state.opening.as_ref().is_some_and(|opening| opening.entry == Entry::Exec);
@@ -29,20 +29,6 @@ impl Turn<'_> {
         self.record(Fact::CallOpened { step, purpose, allowances, target, step_timeout_ms });
         self.announce_call();
         self.start_attempt(Layer::First);
-    }
-
-    /// Why no further call can be made, if so.
-    pub(super) fn out_of_steps(&self) -> Option<Error> {
-        let (steps, limit) = (self.state.steps, self.agent.max_steps);
-        let message =
-            format!("the agent made {steps} model calls and is not done; runtime.max_steps is {limit}");
-        let error = || {
-            Error::new(codes::EXECUTION_MAX_STEPS, message)
-                .with_hint("raise runtime.max_steps, or make the pattern converge")
-                .with_context("current", steps)
-                .with_context("limit", limit)
-        };
-        (steps >= limit).then(error)
     }
 
     pub(super) fn start_attempt(&mut self, layer: Layer) {
@@ -77,10 +63,15 @@ impl Turn<'_> {
         }
     }
 
-    /// The conversation without what was left out of it, as a target takes it.
+    /// The conversation without what was left out of it, as a target takes it. What the session gave is mended on the way:
+    /// it stays as it is in the transcript, which counts what the memory is to forget.
     fn conversation_for(&self, target: usize) -> Vec<Arc<Message>> {
-        let said = self.state.conversation();
-        let marked = said.map(|(place, message)| (message, self.state.author(place) != target));
+        let (before, since): (Vec<_>, Vec<_>) =
+            self.state.conversation().partition(|(place, _)| *place < self.state.turn);
+        let before = paired(before.into_iter().map(|(_, message)| message));
+        let marked = before.iter().map(|message| (message, target > 0));
+        let marked = marked
+            .chain(since.iter().map(|(place, message)| (*message, self.state.author(*place) != target)));
         normalise(marked, self.agent.target_at(target).call_ids)
     }
 
@@ -151,6 +142,7 @@ impl Turn<'_> {
         Moment {
             at: self.at,
             deadline: self.state.deadline(),
+            is_spent: self.is_spent(),
             entropy: self.entropy,
             next_target: self.next_target(call.target),
             can_refresh: self.agent.target_at(call.target).rereads_credential
@@ -173,6 +165,7 @@ impl Turn<'_> {
                 self.start_attempt(Layer::Fallback);
             }
             Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            Action::Stop { outcome: Outcome::OutOfBudget, .. } => self.spend_out(),
             _ => {
                 let cause = failure.as_cause();
                 self.fail(error.with_cause(cause).with_attempts(made));
@@ -216,6 +209,7 @@ impl Turn<'_> {
     fn give_up(&mut self, failure: &Failure, verdict: &Verdict, decision: &Decision) {
         match decision.action {
             Action::Stop { outcome: Outcome::OutOfTime, .. } => self.time_out(),
+            Action::Stop { outcome: Outcome::OutOfBudget, .. } => self.spend_out(),
             _ => self.fail(self.call_error(failure, verdict, decision)),
         }
     }
@@ -261,7 +255,7 @@ impl Turn<'_> {
     }
 
     /// The target of the call under way.
-    pub(super) fn asked(&self) -> &Target {
+    pub(super) fn asked(&self) -> &'a Target {
         self.agent.target_at(self.state.call.as_ref().map_or(0, |call| call.target))
     }
 

@@ -56,7 +56,7 @@ impl Turn<'_> {
             let failed = self.output_error(again, &error);
             return self.fail(raised.into_iter().fold(failed, Error::with_cause));
         }
-        if let Some(spent) = self.out_of_steps() {
+        if let Some(spent) = self.no_call_left() {
             let cause = raised.unwrap_or_else(|| Error::new(codes::LLM_MODEL_RETRY, error.as_str()));
             return self.fail(spent.with_cause(cause.or_context("validation_error", error)));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Finished, OutputSchema, WantedOutput};
+use super::{Finished, OutputSchema, RunBudget, WantedOutput};
 use crate::error::Error;
 use crate::event::EventName;
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ pub struct TimeLimit {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunStart {
     /// Whose run it is.
-    pub identity: Identity,
+    pub identity: Arc<Identity>,
     /// Wall time at the run clock's zero, in ms of Unix time.
     pub wall_ms: u64,
     /// How it was entered.
@@ -67,6 +67,8 @@ pub struct RunStart {
     pub messages: Vec<Arc<Message>>,
     /// When it must have ended.
     pub time_limit: Option<TimeLimit>,
+    /// What it may use.
+    pub budget: RunBudget,
     /// Whether the session's earlier turns belong to the conversation, and this one to it.
     pub remembers: bool,
     /// Who cancelled the run before it began, so that it ends where it begins.
@@ -295,6 +297,8 @@ pub enum Effect {
         call: ToolCall,
         /// Its arguments.
         arguments: Value,
+        /// The same for every attempt of the call, and another one for every other call.
+        idempotency_key: String,
     },
     /// Check whether an output fits the run's schema.
     Validate {

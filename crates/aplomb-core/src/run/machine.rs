@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, State, Waiting};
-use super::{AgentSpec, Effect, EffectId, Input, Purpose, RunStart, StopReason, TimeLimit, TimerKind};
+use super::{
+    AgentSpec, Effect, EffectId, Input, Purpose, RunBudget, RunStart, StopReason, TimeLimit, TimerKind,
+};
 use crate::error::{Error, codes};
 use crate::failure::{Reason, classify};
 use crate::message::{Role, normalise};
@@ -27,11 +29,27 @@ impl Machine {
         Machine { agent, pattern }
     }
 
+    /// Whether a run of the agent can keep to a budget.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunBudget::check`].
+    pub fn check_budget(&self, budget: &RunBudget) -> Result<(), Error> {
+        budget.check(self.agent.all_targets())
+    }
+
     /// Answers an input.
     ///
     /// `at` is the run's own clock in ms and never runs backwards; `entropy` is one draw for this input. An input that
-    /// nobody waits for gives a `stale` record and nothing else.
-    pub fn handle(&self, state: &State, at: u64, entropy: u64, input: Input) -> (Vec<Record>, Vec<Effect>) {
+    /// nobody waits for gives a `stale` record and nothing else. The state that is returned is `state` with the records
+    /// applied.
+    pub fn handle(
+        &self,
+        state: &State,
+        at: u64,
+        entropy: u64,
+        input: Input,
+    ) -> (State, Vec<Record>, Vec<Effect>) {
         let mut turn = Turn {
             agent: &self.agent,
             pattern: &*self.pattern,
@@ -42,7 +60,7 @@ impl Machine {
             effects: Vec::new(),
         };
         turn.take(input);
-        (turn.records, turn.effects)
+        (turn.state, turn.records, turn.effects)
     }
 }
 
@@ -93,11 +111,15 @@ impl Turn<'_> {
                 }
                 self.name_calls(&mut reply);
                 self.stop_step_clock();
-                let (usage, model) = (reply.usage, self.asked().model.clone());
+                let (usage, model) = (reply.usage, self.asked().model.as_str());
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
-                self.announce_reply(&model, usage);
+                self.announce_reply(model, usage);
                 self.announce_usage();
-                self.advance();
+                // What went past the limit was the last call, whatever it asks for.
+                match self.is_overspent() {
+                    true => self.spend_out(),
+                    false => self.advance(),
+                }
             }
             Input::ModelFailed { effect, failure, usage, delivered } => {
                 if !self.awaits_reply(effect) {
@@ -193,6 +215,7 @@ impl Turn<'_> {
             entry,
             messages,
             time_limit,
+            budget,
             remembers,
             cancelled_by,
             benches,
@@ -201,7 +224,9 @@ impl Turn<'_> {
             output,
         } = start;
         let EffectId(first) = self.state.next_effect();
-        let timer = time_limit.as_ref().map(|limit| (EffectId(first), limit.limit_ms));
+        let timeout_ms = time_limit.as_ref().map(|limit| limit.limit_ms);
+        let deadline = timeout_ms.into_iter().chain(budget.max_duration_ms).min();
+        let timer = deadline.map(|at| (EffectId(first), at));
         let session = remembers.then_some(EffectId(first + 1));
         self.record(Fact::Started {
             identity,
@@ -216,6 +241,8 @@ impl Turn<'_> {
             benches,
             own_credential,
             output,
+            budget,
+            models: self.agent.priced_models(),
         });
         self.announce_start();
         if let Some(by) = cancelled_by {
@@ -241,7 +268,7 @@ impl Turn<'_> {
                 Ask::Tools(calls) if calls.is_empty() => break,
                 Ask::Tools(calls) => {
                     self.open_batch(calls);
-                    if !self.state.batch.is_empty() {
+                    if !self.state.batch.is_empty() || self.state.finished.is_some() {
                         return;
                     }
                 }
@@ -278,38 +305,11 @@ impl Turn<'_> {
         self.fail(error);
     }
 
-    pub(super) fn time_out(&mut self) {
-        if let Some(limit) = self.state.opening.as_ref().and_then(|opening| opening.time_limit.clone()) {
-            self.time_is_up("the run", &limit);
-        }
-    }
-
     fn time_out_step(&mut self) {
         if let Some(limit_ms) = self.agent.step_timeout_ms {
             let setting = "runtime.step_timeout_ms".to_owned();
             self.time_is_up(&format!("step {}", self.state.steps), &TimeLimit { limit_ms, setting });
         }
-    }
-
-    fn time_is_up(&mut self, what: &str, limit: &TimeLimit) {
-        let TimeLimit { limit_ms, setting } = limit;
-        let place = self.waiting_for();
-        let mut error = Error::new(
-            codes::EXECUTION_TIMEOUT,
-            format!("{what} did not end within {limit_ms} ms ({setting}); it was waiting for {place}"),
-        )
-        .with_hint(match setting.split_once('.') {
-            Some(_) => format!("raise {setting}, or ask for less"),
-            None => format!("raise the run's {setting}, or ask for less"),
-        })
-        .with_context("limit_ms", *limit_ms)
-        .with_context("where", place)
-        .with_context("setting", setting.as_str())
-        .with_attempts(self.attempts_cut_short(codes::EXECUTION_TIMEOUT, Reason::Timeout));
-        if let Some((failure, _)) = self.state.call.as_ref().and_then(|call| call.last.as_ref()) {
-            error = error.with_cause(failure.as_cause());
-        }
-        self.fail(error);
     }
 
     pub(super) fn fail(&mut self, error: Error) {
@@ -346,7 +346,7 @@ impl Turn<'_> {
         self.announce_end(stop_reason, error.as_ref());
         self.record(Fact::Finished { stop_reason, output, error: error.map(|error| error.details()) });
         if let Some(finished) = self.state.finished.clone() {
-            self.effects.push(Effect::Finish(Box::new(finished)));
+            self.effects.push(Effect::Finish(finished));
         }
     }
 

@@ -1,19 +1,23 @@
 //! A run: the machine that carries it, what goes in, what comes out.
 //!
 //! ```text
-//! handle(&State, at, entropy, Input) -> (Vec<Record>, Vec<Effect>)      apply(&mut State, &Record)
+//! handle(&State, at, entropy, Input) -> (State, Vec<Record>, Vec<Effect>)      apply(&mut State, &Record)
 //! ```
 //!
-//! A driver feeds [`Input`]s and performs [`Effect`]s. The [`State`] is the fold of the records: live, of those that
-//! [`Machine::handle`] returned; later, of those in a journal. Folding decides nothing.
+//! A driver feeds [`Input`]s and performs [`Effect`]s. The [`State`] is the fold of the records: live,
+//! [`Machine::handle`] has folded those that it returns; later, it is the fold of those in a journal. Folding decides
+//! nothing.
 
 mod agent;
 mod announce;
 mod assemble;
 mod batch;
+mod budget;
 mod call;
 mod correction;
+mod cost;
 mod effect;
+mod limits;
 mod machine;
 mod outcome;
 mod output;
@@ -22,6 +26,8 @@ mod state;
 
 pub use agent::{AgentSpec, Target};
 pub use assemble::{Assembler, Assembly, Truncating};
+pub use budget::{RunBudget, Unpriced};
+pub use cost::{ModelCost, PricedModel, Pricing, Usd};
 pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit, TimerKind};
 pub use machine::Machine;
 pub use outcome::{RunUsage, StopReason};

@@ -1,9 +1,11 @@
 //! How a run ended, and what it used.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::cost::{ModelCost, PricedModel, Usd};
 use crate::message::TokenUsage;
 
 /// How a run ended.
@@ -67,6 +69,11 @@ pub struct RunUsage {
     /// Of the tokens sent and received, those of attempts whose use is at least partly our estimate, since the provider
     /// never said.
     pub estimated_tokens: u64,
+    /// What it cost, in US dollars; none while nothing has been asked, and where the price of a model that was asked is not
+    /// known: see [`cost_breakdown`](RunUsage::cost_breakdown).
+    pub cost_usd: Option<Usd>,
+    /// What was used of each model that was asked, by `provider/model`, and what that cost.
+    pub cost_breakdown: BTreeMap<String, ModelCost>,
     /// From the first successful attempt's start to the first piece of its answer, in ms. Known where answers are
     /// streamed.
     pub ttft_ms: Option<u64>,
@@ -79,7 +86,26 @@ pub struct RunUsage {
 }
 
 impl RunUsage {
-    pub(super) fn add_tokens(&mut self, tokens: TokenUsage) {
+    /// Counts what an attempt used.
+    pub(super) fn add_attempt(&mut self, model: Option<&PricedModel>, tokens: TokenUsage) {
+        self.add_tokens(tokens);
+        let Some(PricedModel { model, pricing }) = model else { return };
+        if !self.cost_breakdown.contains_key(model) {
+            let free = ModelCost { cost_usd: Some(Usd::ZERO), ..ModelCost::default() };
+            self.cost_breakdown.insert(model.clone(), free);
+        }
+        if let Some(used) = self.cost_breakdown.get_mut(model) {
+            used.add(tokens, pricing.as_ref());
+        }
+        self.cost_usd = self.cost_breakdown.values().map(|used| used.cost_usd).sum();
+    }
+
+    /// What it cost, without what nobody knows the price of.
+    pub(super) fn known_cost(&self) -> Usd {
+        self.cost_breakdown.values().filter_map(|used| used.cost_usd).sum()
+    }
+
+    fn add_tokens(&mut self, tokens: TokenUsage) {
         self.input_tokens = self.input_tokens.saturating_add(tokens.input);
         self.output_tokens = self.output_tokens.saturating_add(tokens.output);
         self.total_tokens = self.input_tokens.saturating_add(self.output_tokens);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cost::PricedModel;
 use super::output::Validation;
-use super::{EffectId, Entry, Identity, Purpose, RunUsage, StopReason, TimeLimit, WantedOutput};
+use super::{EffectId, Entry, Identity, Purpose, RunBudget, RunUsage, StopReason, TimeLimit, WantedOutput};
 use crate::decide::{Action, Decision, Layer, Ledger, Outcome};
 use crate::error::{Attempt, Error, ErrorDetails};
 use crate::failure::{Failure, Verdict};
-use crate::message::{Block, FinishReason, Message, Role, ToolCall, ToolResult};
+use crate::message::{Block, FinishReason, Message, Role, TokenUsage, ToolCall, ToolResult};
 use crate::record::{Fact, Record};
 
 /// Everything that a run is at one moment.
@@ -39,7 +40,7 @@ pub struct State {
     /// The answers that were rejected and what was said about them, by their place in the transcript.
     pub(super) set_aside: BTreeSet<usize>,
     pub(super) usage: RunUsage,
-    pub(super) finished: Option<Finished>,
+    pub(super) finished: Option<Box<Finished>>,
     latencies_ms: Vec<u64>,
     effects: u64,
 }
@@ -47,7 +48,7 @@ pub struct State {
 /// What was settled when the run began.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Opening {
-    pub(super) identity: Identity,
+    pub(super) identity: Arc<Identity>,
     pub(super) wall_ms: u64,
     pub(super) entry: Entry,
     pub(super) time_limit: Option<TimeLimit>,
@@ -56,6 +57,8 @@ pub(super) struct Opening {
     pub(super) watched: bool,
     pub(super) own_credential: bool,
     pub(super) output: WantedOutput,
+    pub(super) budget: RunBudget,
+    models: Arc<[PricedModel]>,
 }
 
 /// The logical model call in flight.
@@ -94,6 +97,9 @@ pub(super) enum Waiting {
 /// A tool call of the batch in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PendingTool {
+    /// The effect of the first attempt, by which the call is told from every other one of the run: providers use the ids of
+    /// calls again.
+    pub(super) first: EffectId,
     /// What is waited for: the call's effect, or the timer before the next one.
     pub(super) waiting: ToolWaiting,
     pub(super) call: ToolCall,
@@ -107,13 +113,15 @@ pub(super) struct PendingTool {
 pub(super) enum ToolWaiting {
     Result(EffectId),
     Backoff(EffectId),
+    /// For room under the limit of tool calls; the effect would run it.
+    Room(EffectId),
 }
 
 impl PendingTool {
     /// The effect that brings it on.
     pub(super) fn effect(&self) -> EffectId {
         match self.waiting {
-            ToolWaiting::Result(effect) | ToolWaiting::Backoff(effect) => effect,
+            ToolWaiting::Result(effect) | ToolWaiting::Backoff(effect) | ToolWaiting::Room(effect) => effect,
         }
     }
 }
@@ -148,6 +156,8 @@ impl State {
                 benches,
                 own_credential,
                 output,
+                budget,
+                models,
                 pattern: _,
             } => {
                 benches.iter().for_each(|(target, until)| self.bench(*target, *until));
@@ -164,6 +174,8 @@ impl State {
                     watched: *watched,
                     own_credential: *own_credential,
                     output: output.clone(),
+                    budget: *budget,
+                    models: models.clone(),
                 });
                 self.count_effect(*timer);
                 self.count_effect(*session);
@@ -204,9 +216,7 @@ impl State {
                 }
             }
             Fact::AttemptFailed { effect: _, failure, verdict, usage, delivered } => {
-                if let Some(usage) = usage {
-                    self.usage.add_tokens(*usage);
-                }
+                self.count_attempt(*usage);
                 if let Some(call) = &mut self.call {
                     if *delivered {
                         call.ledger.note_delivered();
@@ -261,9 +271,7 @@ impl State {
                     self.latencies_ms.push(record.at.saturating_sub(*since));
                     self.usage.set_latencies(&self.latencies_ms);
                 }
-                if let Some(usage) = reply.usage {
-                    self.usage.add_tokens(usage);
-                }
+                self.count_attempt(reply.usage);
                 self.usage.ttft_ms = self.usage.ttft_ms.or(*first_delta_ms);
                 if let Some(target) = self.call.take().map(|call| call.target).filter(|target| *target > 0) {
                     self.authors.insert(self.transcript.len(), target);
@@ -271,12 +279,20 @@ impl State {
                 self.finish = Some(reply.finish.clone());
                 self.transcript.push(Arc::new(reply.message.clone()));
             }
-            Fact::BatchOpened { calls } => {
+            Fact::BatchOpened { calls, withheld } => {
                 for (effect, call) in calls {
                     self.count_effect(Some(*effect));
-                    let waiting = ToolWaiting::Result(*effect);
-                    let call = call.clone();
-                    self.batch.push(PendingTool { waiting, call, retries: Vec::new(), result: None });
+                    let waiting = match withheld.contains(effect) {
+                        true => ToolWaiting::Room(*effect),
+                        false => ToolWaiting::Result(*effect),
+                    };
+                    let (first, call) = (*effect, call.clone());
+                    self.batch.push(PendingTool { first, waiting, call, retries: Vec::new(), result: None });
+                }
+            }
+            Fact::ToolAdmitted { effect } => {
+                if let Some(tool) = self.tool_mut(ToolWaiting::Room(*effect)) {
+                    tool.waiting = ToolWaiting::Result(*effect);
                 }
             }
             Fact::ToolReturned { effect, result } => {
@@ -328,12 +344,12 @@ impl State {
                 self.call = None;
                 self.acquiring = None;
                 self.batch.clear();
-                self.finished = Some(Finished {
+                self.finished = Some(Box::new(Finished {
                     stop_reason: *stop_reason,
                     output: output.clone(),
                     error: error.clone(),
                     usage: self.usage.clone(),
-                });
+                }));
             }
             Fact::Stale { .. } => {}
         }
@@ -341,7 +357,7 @@ impl State {
 
     /// The outcome, once there is one.
     pub fn finished(&self) -> Option<&Finished> {
-        self.finished.as_ref()
+        self.finished.as_deref()
     }
 
     /// The conversation so far.
@@ -381,7 +397,17 @@ impl State {
     }
 
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.opening.as_ref()?.time_limit.as_ref().map(|limit| limit.limit_ms)
+        let opening = self.opening.as_ref()?;
+        let timeout = opening.time_limit.as_ref().map(|limit| limit.limit_ms);
+        timeout.into_iter().chain(opening.budget.max_duration_ms).min()
+    }
+
+    /// Counts what the attempt under way used. Nothing, where nobody says so: it was not taken up.
+    fn count_attempt(&mut self, usage: Option<TokenUsage>) {
+        let asked = self.call.as_ref().map(|call| call.target);
+        let models = self.opening.as_ref().map(|opening| &opening.models);
+        let model = models.zip(asked).and_then(|(models, asked)| models.get(asked));
+        self.usage.add_attempt(model, usage.unwrap_or_default());
     }
 
     /// Notes one tool's result; the last one of a batch moves them all into the conversation.
@@ -476,6 +502,6 @@ pub(super) fn action_name(action: &Action) -> &'static str {
         Action::ReadCredential => "read credential",
         Action::FallBack { .. } => "fall back",
         Action::Stop { outcome: Outcome::Permanent, .. } => "failed permanently",
-        Action::Stop { outcome: Outcome::AfterAttempts | Outcome::OutOfTime, .. } => "stop",
+        Action::Stop { .. } => "stop",
     }
 }

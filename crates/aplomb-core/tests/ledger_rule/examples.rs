@@ -1,6 +1,8 @@
 //! The page's own numbers.
 
-use aplomb_core::decide::{Action, Jitter, Layer, Outcome, Policy, Restart};
+use aplomb_core::decide::{
+    Action, Allowances, Jitter, Layer, Ledger, Moment, Outcome, Policy, Restart, decide,
+};
 use aplomb_core::failure::{Failure, Reason, Verdict, classify};
 
 use crate::arithmetic::*;
@@ -173,6 +175,34 @@ fn a_wait_may_end_at_the_deadline_but_not_after_it() {
     assert_eq!(waits(&with(499, None)), [0; 0]);
     assert_eq!(after_attempts(&with(499, None)), None, "nobody stated when to come back");
     assert!(after_attempts(&with(2_999, Some(3_000))).is_some_and(|after| after >= 3_000));
+}
+
+#[test]
+fn after_a_run_has_cost_what_it_may_nothing_follows_whatever_would() {
+    let overflow = br#"{"error": {"code": "context_length_exceeded"}}"#;
+    for failure in [
+        Failure::status(503, b""),
+        Failure::status(401, b""),
+        Failure::status(418, b""),
+        Failure::status(400, overflow),
+    ] {
+        let verdict = classify(&failure);
+        let mut ledger = Ledger::new(Allowances::of(&Policy::default(), true));
+        ledger.begin_attempt();
+        // Another model, another credential, a shorter conversation: all of it would cost more.
+        let spent = Moment { is_spent: true, next_target: Some(1), can_refresh: true, ..Moment::default() };
+        let decided = |moment| {
+            let decision = decide(&failure, &verdict, &ledger, &Policy::default(), moment);
+            match decision.action {
+                Action::Stop { outcome, .. } => (outcome, decision.rule),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(decided(spent), (Outcome::OutOfBudget, "budget.cost".to_owned()), "{failure}");
+        // Where the time is up as well, that is what ended the run.
+        let late = Moment { at: 9, deadline: Some(9), ..spent };
+        assert_eq!(decided(late).0, Outcome::OutOfTime, "{failure}");
+    }
 }
 
 #[test]

@@ -10,18 +10,21 @@ use std::time::Duration;
 use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::{TransportFault, TransportKind};
 use futures_util::{StreamExt, TryStreamExt};
+use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Pool, Request, Response, Sent, Transport, fault};
+use super::{Paths, Pool, Request, Response, Sent, Transport, fault};
 
 /// Where requests go, and what goes with each of them.
 #[derive(Debug)]
 pub struct Target<'a> {
     /// The API's base, such as `https://api.openai.com/v1`.
     pub api_base: &'a str,
+    /// Where below it.
+    pub paths: &'a Paths,
     /// Added to each request's query, such as Azure's `api-version`.
     pub query: &'a [(String, String)],
     /// The headers of the protocol.
@@ -44,10 +47,18 @@ const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-client-request-
 /// Sends to one endpoint with one key.
 pub struct HttpTransport {
     connections: Connections,
-    base: reqwest::Url,
-    headers: HeaderMap,
+    /// What asks for an answer in one piece.
+    whole: Head,
+    /// What asks for a stream.
+    streamed: Head,
     /// What carries the key, unless the user's own headers do.
     key_header: Option<(HeaderName, &'static str)>,
+}
+
+/// What every request of a kind begins with.
+struct Head {
+    url: reqwest::Url,
+    headers: HeaderMap,
 }
 
 /// The client below, with its pool of connections.
@@ -97,22 +108,29 @@ impl HttpTransport {
         let connections = Connections::new(tls(is_https, ca_file)?, target.connect_timeout, is_https)
             .map_err(|error| invalid("the HTTP client cannot be built").with_foreign_cause(error))?;
         let headers = headers(target)?;
+        let head = |path, accept| {
+            let (url, mut headers) = (address(&base, path), headers.clone());
+            headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+            Head { url, headers }
+        };
+        let whole = head(&target.paths.whole, "application/json");
+        let streamed = head(&target.paths.streamed, "text/event-stream");
         let (name, scheme) = target.key_header;
         let is_users = target.extra_headers.keys().any(|header| header.eq_ignore_ascii_case(name));
         let key_header = (!is_users).then(|| (HeaderName::from_static(name), scheme));
-        Ok(HttpTransport { connections, base, headers, key_header })
+        Ok(HttpTransport { connections, whole, streamed, key_header })
     }
+}
 
-    /// The address of a request: the base with the path and the query of both.
-    fn url(&self, path: &str) -> reqwest::Url {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let queries = [self.base.query().unwrap_or_default(), query];
-        let query = queries.into_iter().filter(|query| !query.is_empty()).collect::<Vec<_>>().join("&");
-        url.set_query((!query.is_empty()).then_some(&query));
-        url
-    }
+/// The address of a request: the base with the path and the query of both.
+fn address(base: &reqwest::Url, path: &str) -> reqwest::Url {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    let queries = [base.query().unwrap_or_default(), query];
+    let query = queries.into_iter().filter(|query| !query.is_empty()).collect::<Vec<_>>().join("&");
+    url.set_query((!query.is_empty()).then_some(&query));
+    url
 }
 
 impl Connections {
@@ -159,9 +177,8 @@ fn client(tls: rustls::ClientConfig, connect_timeout: Duration) -> reqwest::Resu
 impl Transport for HttpTransport {
     fn send(&self, request: Request) -> Sent<'_> {
         let (pool, client) = self.connections.current();
-        let accept = if request.stream { "text/event-stream" } else { "application/json" };
-        let mut headers = self.headers.clone();
-        headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+        let Head { url, headers } = if request.stream { &self.streamed } else { &self.whole };
+        let mut headers = headers.clone();
         // A name for the request that both sides' logs have. Source: <https://developers.openai.com/api/reference/overview>,
         // "Debugging requests", for OpenAI; gateways log it, and others ignore it.
         if let Ok(run_id) = HeaderValue::from_str(&request.run_id) {
@@ -177,15 +194,17 @@ impl Transport for HttpTransport {
                 }
             };
         }
-        let url = self.url(&request.path);
-        let sent = client.post(url).headers(headers).body(request.body).send();
+        let mut message = reqwest::Request::new(Method::POST, url.clone());
+        *message.headers_mut() = headers;
+        *message.body_mut() = Some(request.body.into());
+        let sent = client.execute(message);
         let response = Box::pin(async move {
-            let response = sent.await.map_err(fault::of)?;
+            let mut response = sent.await.map_err(fault::of)?;
             let multiplexed = response.version() == http::Version::HTTP_2;
             self.connections.multiplexed.store(multiplexed, Ordering::Relaxed);
             Ok(Response {
                 status: response.status().as_u16(),
-                headers: response.headers().clone(),
+                headers: std::mem::take(response.headers_mut()),
                 body: response.bytes_stream().map_err(fault::of).boxed(),
             })
         });
@@ -263,9 +282,14 @@ fn invalid(message: impl Into<String>) -> Error {
 mod tests {
     use super::*;
 
-    fn transport(api_base: &str, query: &[(String, String)]) -> Result<HttpTransport, Error> {
+    fn transport(
+        api_base: &str,
+        path: &'static str,
+        query: &[(String, String)],
+    ) -> Result<HttpTransport, Error> {
         HttpTransport::new(&Target {
             api_base,
+            paths: &Paths { whole: path.into(), streamed: path.into() },
             query,
             headers: &[],
             key_header: ("api-key", ""),
@@ -297,7 +321,7 @@ mod tests {
             ),
             ("http://host", &version, "/a?alt=sse", "http://host/a?api-version=2024-10-21&alt=sse"),
         ] {
-            assert_eq!(transport(base, query).unwrap().url(path).as_str(), expected);
+            assert_eq!(transport(base, path, query).unwrap().whole.url.as_str(), expected);
         }
     }
 
@@ -324,7 +348,7 @@ mod tests {
             "http://host?key=x",
             "http://host#x",
         ] {
-            assert!(transport(base, &[]).is_err(), "{base}");
+            assert!(transport(base, "/messages", &[]).is_err(), "{base}");
         }
     }
 }

@@ -18,8 +18,6 @@ pub use self::http::{HttpTransport, Target};
 /// A request. Always a POST of JSON.
 #[derive(Debug)]
 pub struct Request {
-    /// The path below the API's base, with its query where it has one.
-    pub path: Cow<'static, str>,
     /// The JSON.
     pub body: Bytes,
     /// Whether the answer is wanted as a stream of events.
@@ -28,6 +26,15 @@ pub struct Request {
     pub api_key: Option<SecretString>,
     /// Whose request it is.
     pub run_id: String,
+}
+
+/// Where below the API's base requests go, with the query where there is one.
+#[derive(Debug, Clone)]
+pub struct Paths {
+    /// For an answer in one piece.
+    pub whole: Cow<'static, str>,
+    /// For a stream of events.
+    pub streamed: Cow<'static, str>,
 }
 
 /// The head of a response, and its body as it comes.

@@ -91,7 +91,7 @@ impl<P: Protocol> Decode for Decoder<P> {
         let before = progress.len();
         let taken = events.iter().try_for_each(|event| self.take(event, progress));
         for event in progress.iter().skip(before) {
-            self.collector.push(event.clone());
+            self.collector.push(event);
         }
         taken?;
         if too_large.is_some() || self.size > ANSWER_LIMIT {

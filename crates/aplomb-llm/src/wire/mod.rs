@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
-use aplomb_core::message::{CallIds, FinishReason, Message, Reply, Role, StreamEvent, TokenUsage};
+use aplomb_core::message::{Block, CallIds, FinishReason, Message, Reply, Role, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
 use serde_json::{Map, Value};
 
@@ -344,7 +344,8 @@ const BROKEN_OFF: [&str; 7] = [
 /// A reply that ended regularly, unless there is nothing in it that anybody could use.
 fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
     let calls = reply.message.tool_calls().count();
-    let has_content = calls > 0 || !reply.message.to_text().trim().is_empty();
+    let says_something = |block: &Block| matches!(block, Block::Text { text } if !text.trim().is_empty());
+    let has_content = calls > 0 || reply.message.content.iter().any(says_something);
     let (anomaly, word) = match &reply.finish {
         FinishReason::Other(word) if BROKEN_OFF.contains(&word.as_str()) => (Anomaly::BrokenOff, Some(word)),
         FinishReason::Other(word) => (Anomaly::UnknownEnd, Some(word)),

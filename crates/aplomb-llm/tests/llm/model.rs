@@ -244,6 +244,21 @@ fn of_a_whole_answer_that_is_none_and_says_no_counts_the_size_is_what_it_used() 
 }
 
 #[test]
+fn what_an_answer_used_is_estimated_where_the_provider_never_says() {
+    let whole = json!({"choices": [{"message": {"content": "one two"}, "finish_reason": "stop"}]});
+    let steps = json!([{"reply": {"http": {"status": 200, "body": whole}}}]);
+    let usage = ask(&model(steps, |_| {}), None).unwrap().reply.usage.unwrap();
+    // Seven bytes of answer; the document around them is none.
+    assert!(usage.estimated && usage.input > 0, "{usage:?}");
+    assert_eq!(usage.output, 2);
+    let events = "data: {\"choices\":[{\"delta\":{\"content\":\"one two\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let steps = json!([{"reply": {"http": {"status": 200, "headers": {"content-type": "text/event-stream"}, "body": events}}}]);
+    let streamed = model(steps, |config| config.stream = StreamMode::Always);
+    let usage = ask(&streamed, None).unwrap().reply.usage.unwrap();
+    assert_eq!((usage.estimated, usage.output), (true, 2));
+}
+
+#[test]
 fn what_a_failed_attempt_used_is_estimated_where_the_answer_had_begun_and_nobody_said() {
     let sent = |model: &Model| {
         let messages = [Arc::new(Message::text(Role::User, "hi"))];

@@ -150,7 +150,7 @@ fn completion(message: &Value, finish: Value) -> Value {
         "id": "chatcmpl-1", "object": "chat.completion", "model": "gpt-4o",
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
         "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
-                  "prompt_tokens_details": {"cached_tokens": 4},
+                  "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
                   "completion_tokens_details": {"reasoning_tokens": 3}},
     })
 }
@@ -177,6 +177,7 @@ fn a_whole_answer_is_read_with_its_usage() {
     assert_eq!(reply.finish, FinishReason::ToolCalls);
     let usage = reply.usage.unwrap();
     assert_eq!((usage.input, usage.output, usage.input_cached, usage.reasoning), (10, 5, 4, 3));
+    assert_eq!(usage.input_cache_creation, 3);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 mod raw;
 mod stub;
+mod tool;
 
 use std::time::Instant;
 
@@ -84,10 +85,10 @@ fn runtime(base: &str, stream: &str, tools: bool) -> Runtime {
         "agents": [{
             "id": "a",
             "llm": {"provider": "openai_compatible", "model": "m", "api_base": base, "stream": stream},
-            "tools": if tools { json!([{"id": "calc", "type": "calc"}]) } else { json!([]) },
         }]
     });
-    Runtime::builder(Config::from_json(&config.to_string(), "bench").unwrap()).build().unwrap()
+    let runtime = Runtime::builder(Config::from_json(&config.to_string(), "bench").unwrap());
+    if tools { runtime.tool("a", "calc", tool::Product) } else { runtime }.build().unwrap()
 }
 
 fn check(answer: Result<String, aplomb::Error>) {

@@ -1,10 +1,14 @@
 //! The same calls by hand: reqwest, serde_json, and nothing that looks after failures.
 
+use aplomb::tools::Tool;
 use serde_json::{Value, json};
+
+use crate::tool::Product;
 
 pub(super) struct Client {
     http: reqwest::Client,
     url: String,
+    tools: Value,
 }
 
 impl Client {
@@ -12,12 +16,16 @@ impl Client {
         let tls = rustls_config();
         let http =
             reqwest::Client::builder().tls_backend_preconfigured(tls).tcp_nodelay(true).build().unwrap();
-        Client { http, url: format!("{base}/chat/completions") }
+        let function = json!({
+            "name": "calc", "description": Product.description(), "parameters": Product.parameters(),
+        });
+        let tools = json!([{"type": "function", "function": function}]);
+        Client { http, url: format!("{base}/chat/completions"), tools }
     }
 
     async fn send(&self, body: &Value) -> reqwest::Response {
-        let request =
-            self.http.post(&self.url).header("content-type", "application/json").body(body.to_string());
+        let body = serde_json::to_vec(body).unwrap();
+        let request = self.http.post(&self.url).header("content-type", "application/json").body(body);
         request.send().await.unwrap().error_for_status().unwrap()
     }
 
@@ -47,13 +55,15 @@ impl Client {
     }
 
     pub(super) async fn agent(&self) {
-        let parameters = json!({"type": "object", "properties": {"expression": {"type": "string"}}});
-        let tools = json!([{"type": "function", "function": {"name": "calc", "parameters": parameters}}]);
+        let tools = &self.tools;
         let user = json!({"role": "user", "content": "hi"});
         let answer = self.send(&json!({"model": "m", "messages": [user], "tools": tools})).await;
         let answer: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
         let message = &answer["choices"][0]["message"];
-        let result = json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "81"});
+        let call = &message["tool_calls"][0];
+        let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+        let product = Product::multiply(&arguments).to_string();
+        let result = json!({"role": "tool", "tool_call_id": call["id"], "content": product});
         let answer =
             self.send(&json!({"model": "m", "messages": [user, message, result], "tools": tools})).await;
         let answer: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();

@@ -18,10 +18,8 @@ pub const PENDING_KEYS: &[(&str, &str)] = &[
     ("diagnostics.error_snapshot_last_n", "telemetry"),
     ("agents[].runtime.session_queue_size", "stored sessions"),
     ("agents[].runtime.event_queue_size", "event sinks"),
-    ("agents[].runtime.max_tool_calls", "budgets"),
     ("agents[].runtime.interrupt_grace_ms", "tools that end in order"),
     ("agents[].llm.stream_endpoint", "an address of their own for streams"),
-    ("agents[].llm.pricing", "budgets"),
     ("agents[].retry.resume.base_delay_ms", "durable runs"),
     ("agents[].retry.resume.max_delay_ms", "durable runs"),
 ];

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::document::{Content, Document, Node, Place, is_secret};
 use super::problem::Problem;
-use super::{Config, node_at, problem};
+use super::providers::Provider;
+use super::{Config, LlmConfig, node_at, problem};
 
 /// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,45 +39,75 @@ impl Config {
     /// What is likely to be a mistake.
     pub(crate) fn suspicions(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (index, agent) in self.agents.iter().enumerate() {
-            let fallbacks = agent.llm.fallbacks.iter().enumerate();
-            let fallbacks = fallbacks.map(|(place, llm)| (format!("llm.fallbacks[{place}]"), llm));
-            for (at, llm) in [("llm".to_owned(), &agent.llm)].into_iter().chain(fallbacks) {
-                let mut suspect = |code: Code, key: &str, what: String, help: &str| {
-                    let path = format!("agents[{index}].{at}.{key}");
-                    let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
-                    problems.push(match self.node_at(&path) {
-                        Some(node) => problem.at(&node.span),
-                        None => problem,
-                    });
-                };
-                if let Err(error) = crate::model::check_key(llm) {
-                    let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
-                    let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
-                    suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
-                }
-                let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
-                let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
-                if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
-                    let what = "credentials are sent there without encryption".to_owned();
-                    suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
-                }
-                for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
-                    let key = format!("extra_headers.{name}");
-                    let written = self.node_at(&format!("agents[{index}].{at}.{key}"));
-                    if written.is_some_and(|node| !node.is_replaced()) {
-                        let what = "a credential stands in the config".to_owned();
-                        suspect(
-                            codes::CONFIG_VALIDATION,
-                            &key,
-                            what,
-                            "write ${VARIABLE}, and set the variable",
-                        );
-                    }
+        for (at, llm) in self.models() {
+            let mut suspect = |code: Code, key: &str, what: String, help: &str| {
+                let path = format!("{at}.{key}");
+                let problem = Problem::new(code, &path, what).meant(Some(help.to_owned()));
+                problems.push(match self.node_at(&path) {
+                    Some(node) => problem.at(&node.span),
+                    None => problem,
+                });
+            };
+            if let Err(error) = crate::model::check_key(llm) {
+                let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
+                let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
+                suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
+            }
+            let names_key = llm.api_key_env.is_some() || llm.api_key_command.is_some();
+            let sends_credentials = names_key || !llm.extra_headers.0.is_empty();
+            if llm.api_base.as_deref().is_some_and(is_open) && sends_credentials {
+                let what = "credentials are sent there without encryption".to_owned();
+                suspect(codes::CONFIG_VALIDATION, "api_base", what, "use https");
+            }
+            for name in llm.extra_headers.0.keys().filter(|name| carries_credentials(name)) {
+                let key = format!("extra_headers.{name}");
+                let written = self.node_at(&format!("{at}.{key}"));
+                if written.is_some_and(|node| !node.is_replaced()) {
+                    let what = "a credential stands in the config".to_owned();
+                    suspect(codes::CONFIG_VALIDATION, &key, what, "write ${VARIABLE}, and set the variable");
                 }
             }
         }
         problems
+    }
+
+    /// What is no mistake, and good to know: of which models the price is not known, or not all of it. A script has no price
+    /// that anybody would miss.
+    pub fn notes(&self) -> Vec<Warning> {
+        let mut notes = Vec::new();
+        for (at, llm) in self.models() {
+            let is_script = matches!(Provider::find(&llm.provider), Some(Provider::Mock));
+            let (path, what, help) = match &llm.pricing {
+                None if is_script => continue,
+                None => {
+                    let what =
+                        "its price is not known: no run tells its cost, and one with max_cost_usd is refused";
+                    (at, what, "set pricing")
+                }
+                Some(pricing) if !llm.cache.is_empty() && pricing.cached_write.is_none() => {
+                    let what = "what is written to the cache is counted at the price of input";
+                    (format!("{at}.pricing"), what, "set cached_write")
+                }
+                Some(_) => continue,
+            };
+            let note = Problem::invalid(&path, what).help(help);
+            notes.push(match self.node_at(&path) {
+                Some(node) => note.at(&node.span),
+                None => note,
+            });
+        }
+        self.warnings(&notes)
+    }
+
+    /// All models of all agents, each with its path.
+    fn models(&self) -> impl Iterator<Item = (String, &LlmConfig)> {
+        self.agents.iter().enumerate().flat_map(|(index, agent)| {
+            let first = (format!("agents[{index}].llm"), &agent.llm);
+            let fallbacks = agent.llm.fallbacks.iter().enumerate();
+            let fallbacks =
+                fallbacks.map(move |(place, llm)| (format!("agents[{index}].llm.fallbacks[{place}]"), llm));
+            [first].into_iter().chain(fallbacks)
+        })
     }
 
     /// Suspicions as warnings.

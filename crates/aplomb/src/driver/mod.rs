@@ -3,10 +3,11 @@
 mod benches;
 mod publish;
 
-use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::event::{EventName, names};
@@ -17,9 +18,8 @@ use aplomb_core::run::{
 };
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::{Model, ModelRequest};
-use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
@@ -66,11 +66,11 @@ struct Asked {
 /// The session, while it is the run's.
 type Session = Arc<Mutex<Option<Held>>>;
 
-/// The effects that take time, each with the way to let go of it.
+/// The effects that take time. One that is no longer here has been let go of.
 #[derive(Default)]
 struct InFlight {
-    work: FuturesUnordered<BoxFuture<'static, Result<Input, Aborted>>>,
-    aborts: HashMap<EffectId, AbortHandle>,
+    /// In the order that it was begun.
+    work: Vec<(EffectId, BoxFuture<'static, Input>)>,
     /// By due time on the run's clock.
     timers: BTreeMap<(u64, EffectId), TimerKind>,
     session: Session,
@@ -80,18 +80,17 @@ struct InFlight {
 
 impl Driver {
     /// Carries the run out. Dropping the future lets go of everything.
-    pub(crate) async fn drive(self, mut start: RunStart) -> Finished {
-        let identity = Arc::new(start.identity.clone());
-        let mut state = State::default();
+    pub(crate) async fn drive(self, mut start: Box<RunStart>) -> Finished {
+        let identity = start.identity.clone();
+        // The run's future is moved before it is polled, and the state is most of it.
+        let mut state = Box::<State>::default();
         let mut in_flight = InFlight::default();
         start.benches = self.bench_news(&mut in_flight);
-        let mut input = Input::Started(Box::new(start));
+        let mut input = Input::Started(start);
         loop {
             let (at, entropy) = (self.clock.at(), self.clock.entropy());
-            let (records, effects) = self.machine.handle(&state, at, entropy, input);
-            for record in &records {
-                state.apply(record);
-            }
+            let (next, _records, effects) = self.machine.handle(&state, at, entropy, input);
+            *state = next;
             for effect in effects {
                 if let Some(finished) = self.perform(&mut in_flight, &identity, effect) {
                     return finished;
@@ -105,8 +104,7 @@ impl Driver {
             // What other runs have found out meanwhile counts for whatever is decided now.
             for (target, until) in self.bench_news(&mut in_flight) {
                 let news = Input::TargetBenched { target, until };
-                let (records, _nothing) = self.machine.handle(&state, self.clock.at(), 0, news);
-                records.iter().for_each(|record| state.apply(record));
+                (*state, ..) = self.machine.handle(&state, self.clock.at(), 0, news);
             }
         }
     }
@@ -128,7 +126,8 @@ impl Driver {
     ) -> Option<Finished> {
         match effect {
             Effect::AcquireSession { effect } => {
-                in_flight.begin(effect, self.acquire_session(effect, identity, in_flight.session.clone()));
+                let acquired = self.acquire_session(effect, identity, in_flight.session.clone());
+                in_flight.begin(effect, acquired);
             }
             Effect::AppendTranscript { messages, forgotten } => {
                 self.keep(identity, &messages, forgotten);
@@ -145,15 +144,16 @@ impl Driver {
                     let changed = credentials.has_changed(target, &identity, &clock).await;
                     Input::CredentialRead { effect, changed }
                 };
-                in_flight.begin(effect, caught(effect, read));
+                in_flight.begin(effect, read);
             }
             Effect::BenchTarget { target, until } => {
                 let until_wall_ms = self.clock.started_wall_ms().saturating_add(until);
                 in_flight.benches_told.insert(target, until_wall_ms);
                 self.benches.bench(target, until_wall_ms);
             }
-            Effect::CallTool { effect, call, arguments } => {
-                in_flight.begin(effect, self.call_tool(effect, call, arguments, identity));
+            Effect::CallTool { effect, call, arguments, idempotency_key } => {
+                let context = ToolContext::new(identity, &call, idempotency_key, self.clock.wall_ms());
+                in_flight.begin(effect, self.call_tool(effect, call, arguments, context));
             }
             Effect::Validate { effect, output } => {
                 let check = self.check.clone();
@@ -161,7 +161,7 @@ impl Driver {
                     let checked = check.map_or(Ok(output.clone()), |check| check.judge(&output));
                     Input::Validated { effect, checked }
                 };
-                in_flight.begin(effect, caught(effect, checked));
+                in_flight.begin(effect, checked);
             }
             Effect::SetTimer { effect, at, kind } => {
                 let leeway_ms = if kind == TimerKind::StepLimit { TOGETHER_MS } else { 0 };
@@ -175,33 +175,26 @@ impl Driver {
     }
 
     async fn next_input(&self, in_flight: &mut InFlight) -> Input {
-        loop {
-            let timer = in_flight.timers.first_key_value().map(|(timer, kind)| (*timer, *kind));
-            let timer_is_due = async {
-                match timer {
-                    Some(((at, _), kind)) => self.clock.sleep_until(at, kind == TimerKind::Wait).await,
-                    None => std::future::pending().await,
+        let timer = in_flight.timers.first_key_value().map(|(timer, kind)| (*timer, *kind));
+        let timer_is_due = async {
+            match timer {
+                Some((timer, kind)) => {
+                    self.clock.sleep_until(timer.0, kind == TimerKind::Wait).await;
+                    timer
                 }
-            };
-            tokio::select! {
-                biased;
-                // Work comes first, so that what has been asked for is begun: a request that was counted is sent.
-                Some(done) = in_flight.work.next(), if !in_flight.work.is_empty() => {
-                    // Nobody waits for what was aborted.
-                    if let Ok(input) = done {
-                        return input;
-                    }
-                }
-                () = self.cancellation.cancelled() => {
-                    let by = self.cancellation.cancelled_by().unwrap_or_default();
-                    return Input::Cancelled { by };
-                }
-                () = timer_is_due => {
-                    if let Some(((at, effect), _)) = timer {
-                        in_flight.timers.remove(&(at, effect));
-                        return Input::TimerFired { effect };
-                    }
-                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            // Work comes first, so that what has been asked for is begun: a request that was counted is sent.
+            input = poll_fn(|context| in_flight.poll_work(context)) => input,
+            () = self.cancellation.cancelled() => {
+                Input::Cancelled { by: self.cancellation.cancelled_by().unwrap_or_default() }
+            }
+            timer = timer_is_due => {
+                in_flight.timers.remove(&timer);
+                Input::TimerFired { effect: timer.1 }
             }
         }
     }
@@ -209,7 +202,7 @@ impl Driver {
     fn acquire_session(
         &self,
         effect: EffectId,
-        identity: &Identity,
+        identity: &Arc<Identity>,
         session: Session,
     ) -> impl Future<Output = Input> + Send + 'static {
         let sessions = self.sessions.clone();
@@ -255,7 +248,7 @@ impl Driver {
             }
             sessions.memory.keep(&identity.session_id, messages)
         });
-        if let Err(error) = std::panic::catch_unwind(kept).unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        if let Err(error) = catch_unwind(kept).unwrap_or_else(|panic| Err(panicked(&*panic))) {
             tell_of_memory(&self.publisher, names::MEMORY_WRITEBACK_FAILED, identity, &error);
         }
     }
@@ -270,7 +263,7 @@ impl Driver {
     ) -> impl Future<Output = Input> + Send + 'static {
         let (model, publisher) = (self.models.get(target).cloned(), self.publisher.clone());
         let (credentials, clock) = (self.credentials.clone(), self.clock.clone());
-        let answered = async move {
+        async move {
             let Some(model) = model else {
                 let error = Error::new(codes::LLM_ERROR, format!("the agent has no model {target}"));
                 return Input::ModelRefused { effect, error };
@@ -305,8 +298,7 @@ impl Driver {
                     delivered: failed.delivered,
                 },
             }
-        };
-        caught(effect, answered)
+        }
     }
 
     /// A tool runs as a task of its own, so that one that blocks its thread does not hold up the run's clocks.
@@ -316,9 +308,8 @@ impl Driver {
         effect: EffectId,
         call: ToolCall,
         arguments: Value,
-        identity: &Identity,
+        context: ToolContext,
     ) -> impl Future<Output = Input> + Send + 'static {
-        let context = ToolContext::new(identity, &call, self.clock.wall_ms());
         let tools = self.tools.clone();
         let called = async move {
             // Arguments that do not fit are no call at all.
@@ -346,30 +337,34 @@ impl Driver {
     }
 }
 
-/// The work behind a panic boundary.
-fn caught(
-    effect: EffectId,
-    work: impl Future<Output = Input> + Send + 'static,
-) -> impl Future<Output = Input> + Send + 'static {
-    AssertUnwindSafe(work).catch_unwind().map(move |done| {
-        done.unwrap_or_else(|panic| Input::EffectPanicked {
-            effect,
-            message: panic_message(&*panic).to_owned(),
-        })
-    })
-}
-
 impl InFlight {
     fn begin(&mut self, effect: EffectId, work: impl Future<Output = Input> + Send + 'static) {
-        let (work, abort) = abortable(work);
-        self.aborts.insert(effect, abort);
-        self.work.push(Box::pin(work));
+        self.work.push((effect, work.boxed()));
+    }
+
+    /// What the first of the work that is done has brought. Work that panics has brought that.
+    fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<Input> {
+        let done = self.work.iter_mut().enumerate().find_map(|(place, (effect, work))| {
+            match catch_unwind(AssertUnwindSafe(|| work.poll_unpin(context))) {
+                Ok(Poll::Ready(input)) => Some((place, input)),
+                Ok(Poll::Pending) => None,
+                Err(panic) => {
+                    let message = panic_message(&*panic).to_owned();
+                    Some((place, Input::EffectPanicked { effect: *effect, message }))
+                }
+            }
+        });
+        match done {
+            Some((place, input)) => {
+                drop(self.work.remove(place));
+                Poll::Ready(input)
+            }
+            None => Poll::Pending,
+        }
     }
 
     fn abort(&mut self, effect: EffectId) {
-        if let Some(abort) = self.aborts.remove(&effect) {
-            abort.abort();
-        }
+        self.work.retain(|(begun, _)| *begun != effect);
         self.timers.retain(|(_, timer), _| *timer != effect);
     }
 }

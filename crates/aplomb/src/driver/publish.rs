@@ -16,7 +16,7 @@ use crate::stream::ChunkQueue;
 
 /// Whoever watches one run, and what they have been told.
 pub(crate) struct Publisher {
-    pub(crate) identity: Identity,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Arc<RunClock>,
     pub(crate) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(crate) stream: Option<ChunkQueue>,
@@ -28,7 +28,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(
-        identity: Identity,
+        identity: Arc<Identity>,
         clock: Arc<RunClock>,
         subscribers: Vec<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,

@@ -52,19 +52,28 @@ pub struct ToolContext {
     pub session_id: String,
     /// Its agent.
     pub agent_id: String,
-    /// The provider's id for the call.
+    /// The provider's id for the call. Providers use them again.
     pub call_id: String,
+    /// What tells a service that it has been asked for this already: the same for every attempt of one call, and another
+    /// one for every other call of whatever run.
+    pub idempotency_key: String,
     /// The time, in ms of Unix time.
     pub now_ms: u64,
 }
 
 impl ToolContext {
-    pub(crate) fn new(identity: &Identity, call: &ToolCall, now_ms: u64) -> ToolContext {
+    pub(crate) fn new(
+        identity: &Identity,
+        call: &ToolCall,
+        idempotency_key: String,
+        now_ms: u64,
+    ) -> ToolContext {
         ToolContext {
             run_id: identity.run_id.clone(),
             session_id: identity.session_id.clone(),
             agent_id: identity.agent_id.clone(),
             call_id: call.id.clone(),
+            idempotency_key,
             now_ms,
         }
     }
@@ -116,17 +125,18 @@ impl Toolbox {
 
     /// Whether a tool takes these arguments.
     pub(crate) fn check(&self, id: &str, arguments: &Value) -> Result<(), Error> {
-        let problems = self.entry(id)?.arguments.iter_errors(arguments);
+        let schema = &self.entry(id)?.arguments;
+        if schema.is_valid(arguments) {
+            return Ok(());
+        }
+        let problems = schema.iter_errors(arguments);
         // Masked: a value that does not fit may be a secret all the same.
         let problems = problems.map(|error| match error.instance_path().as_str() {
             "" => error.masked().to_string(),
             path => format!("{path}: {}", error.masked()),
         });
-        let problems: Vec<_> = problems.collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let message = format!("the arguments of {id} do not fit its schema: {}", problems.join("; "));
+        let problems = problems.collect::<Vec<_>>().join("; ");
+        let message = format!("the arguments of {id} do not fit its schema: {problems}");
         Err(Error::new(codes::TOOL_VALIDATION, message))
     }
 

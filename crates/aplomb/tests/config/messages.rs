@@ -176,14 +176,45 @@ fn plugins_that_are_not_there() {
 #[test]
 fn keys_that_do_nothing_yet() {
     golden!(said([
-        json("prices", LLM, r#""model": "m", "pricing": { "input": 3, "output": 15 },"#),
+        json("an address for streams", LLM, r#""model": "m", "stream_endpoint": "https://a.example/v1","#),
+        json(
+            "a fallback's address for streams",
+            LLM,
+            r#""model": "m", "fallbacks": [{ "provider": "anthropic", "model": "m", "stream_endpoint": "https://a.example" }],"#,
+        ),
+        json("a grace for tools", ID, r#""id": "assistant", "runtime": { "interrupt_grace_ms": 9 },"#),
+        json("traffic", VERSION, r#""version": "1.0", "traffic": { "max_concurrency": 8 },"#),
+    ]));
+}
+
+#[test]
+fn prices_that_are_none() {
+    let price = |title, pricing: &str| json(title, LLM, &format!(r#""model": "m", "pricing": {pricing},"#));
+    golden!(said([
+        price("less than nothing", r#"{ "input": -3, "output": 15 }"#),
+        price("the price of gold", r#"{ "input": 3, "output": 1500000 }"#),
+        price("a text", r#"{ "input": "3 USD", "output": 15 }"#),
+        price("a number in quotes", r#"{ "input": "3.0", "output": 15 }"#),
+        price("one price for all", "3"),
+        price("half of it", r#"{ "input": 3 }"#),
+        price("nothing in it", "{}"),
+        price("a null", r#"{ "input": 3, "output": null }"#),
+        price("a misspelt key", r#"{ "input": 3, "output": 15, "cache_read": 0.3 }"#),
+        price("a key of another system", r#"{ "input": 3, "output": 15, "currency": "EUR" }"#),
+        price("more than a number holds", r#"{ "input": 3, "output": 1e999 }"#),
+        (
+            "no number in YAML",
+            Format::Yaml,
+            yaml("llm_: 1").replace("llm_: 1\n    llm:", "llm:\n      pricing: {input: .nan, output: 15}")
+        ),
+        ("no number in TOML", Format::Toml, toml("[agents.llm.pricing]\ninput = nan\noutput = 15.0\n")),
+        ("infinite", Format::Toml, toml("[agents.llm.pricing]\ninput = inf\noutput = 15.0\n")),
         json(
             "a fallback's price",
             LLM,
-            r#""model": "m", "fallbacks": [{ "provider": "anthropic", "model": "m", "pricing": { "input": 3 } }],"#,
+            r#""model": "m", "fallbacks": [{ "provider": "anthropic", "model": "m", "pricing": { "output": -1 } }],"#,
         ),
-        json("a limit of tool calls", ID, r#""id": "assistant", "runtime": { "max_tool_calls": 9 },"#),
-        json("traffic", VERSION, r#""version": "1.0", "traffic": { "max_concurrency": 8 },"#),
+        json("no tool call at all", ID, r#""id": "assistant", "runtime": { "max_tool_calls": 0 },"#),
     ]));
 }
 

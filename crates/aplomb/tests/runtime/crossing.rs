@@ -11,14 +11,14 @@ use crate::support::*;
 
 /// A protocol, by how a config asks for it.
 #[derive(Debug, Clone, Copy)]
-struct Wire {
-    provider: &'static str,
+pub(crate) struct Wire {
+    pub(crate) provider: &'static str,
     /// `openai_api_style`, where there is a choice.
     style: Option<&'static str>,
 }
 
 /// Every protocol that the fault lab speaks.
-const WIRES: &[Wire] = &[
+pub(crate) const WIRES: &[Wire] = &[
     Wire { provider: "openai_compatible", style: None },
     Wire { provider: "openai_compatible", style: Some("responses") },
     Wire { provider: "gemini", style: None },
@@ -28,7 +28,7 @@ const WIRES: &[Wire] = &[
 ];
 
 impl Wire {
-    fn llm(self, model: &str, api_base: &str, mode: Mode) -> Value {
+    pub(crate) fn llm(self, model: &str, api_base: &str, mode: Mode) -> Value {
         let stream = if mode == Mode::Streamed { "always" } else { "auto" };
         // Cargo sets the variable for every test, so that a key is there to be sent.
         let mut llm = json!({

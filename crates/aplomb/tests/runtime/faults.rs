@@ -354,7 +354,17 @@ async fn an_error_event_is_judged_by_what_it_says_and_by_what_was_delivered() {
         ask(Mode::Streamed, Setup::new(always(error_after(3, body.clone()))))
             .await
             .fails(code, reason, T_THEN_S);
-        ask(Mode::Watched, Setup::new(always(error_after(3, body)))).await.fails(code, reason, S_ONLY);
+        let outcome = ask(Mode::Watched, Setup::new(always(error_after(3, body)))).await;
+        outcome.fails(code, reason, S_ONLY);
+        // Where it was said, and in whose words; the status was good.
+        let message = outcome.error().message();
+        assert!(message.contains("inside the stream: the server had an error"), "{message}");
+        assert_eq!(outcome.context("status"), 200);
+        assert!(
+            outcome.context("excerpt").as_str().unwrap().contains(kind),
+            "{}",
+            outcome.context("excerpt")
+        );
     }
 }
 
@@ -421,14 +431,17 @@ async fn every_clock_ends_the_attempt_and_the_error_names_its_setting() {
         (Mode::Streamed, pings(3), "attempt_ms"),
         (Mode::Watched, stall, "attempt_ms"),
     ];
-    let checks = cases.into_iter().map(|(mode, fault, clock)| async move {
-        let step = with_fault(text("one two three"), fault.clone());
+    let faulty = cases.map(|(mode, fault, clock)| (mode, with_fault(text("one two three"), fault), clock));
+    // Words that trickle keep every clock but that of the whole attempt.
+    let trickle = message(json!({ "text": "one two three four five six", "event_gap_ms": 300 }));
+    let trickles = [Mode::Streamed, Mode::Watched].map(|mode| (mode, trickle.clone(), "attempt_ms"));
+    let checks = faulty.into_iter().chain(trickles).map(|(mode, step, clock)| async move {
         // Only the clock that is to end it can: the others are too long for the test.
-        let setup = Setup::new(always(step)).agent(no_retries).agent(move |agent| {
+        let setup = Setup::new(always(step.clone())).agent(no_retries).agent(move |agent| {
             agent["llm"]["timeouts"] = json!({ clock: 500 });
         });
         let outcome = ask(mode, setup).await;
-        println!("{mode:?} {fault} {clock}");
+        println!("{mode:?} {step} {clock}");
         outcome.fails("llm.connection", "timeout", NO_RETRY).permanently(false);
         let setting = format!("llm.timeouts.{clock}");
         assert_eq!(outcome.context("setting"), setting.as_str());

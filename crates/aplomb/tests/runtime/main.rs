@@ -9,7 +9,9 @@
 )]
 
 mod anthropic;
+mod budgets;
 mod canary;
+mod commands;
 mod crossing;
 mod faults;
 mod outcomes;

@@ -3,8 +3,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::*;
 use aplomb::event::names;
+use aplomb::tools::{Tool, ToolContext};
 use aplomb::{Error, StopReason, codes};
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
 // ---- Answers.
@@ -98,6 +99,32 @@ async fn a_200_of_the_wrong_shape_fails_permanently_and_one_that_holds_nothing_i
         for outcome in join_all(MODES.map(|mode| ask(mode, Setup::new(script.clone())))).await {
             outcome.fails(code, reason, waits).permanently(waits.is_empty());
         }
+    }
+}
+
+/// A frame of AWS's event stream, as Bedrock and what speaks like it end a 200 whose model refused the request. The two
+/// checksums are not those of its bytes: nobody looks at them here.
+///
+/// Source: <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+fn exception_frame(kind: &str, message: &str) -> String {
+    // Below 128, so that it is one byte of a text.
+    let byte = |length: usize| u8::try_from(length).ok().filter(u8::is_ascii).map(char::from).unwrap();
+    let header =
+        |name: &str, value: &str| format!("{}{name}\u{7}\0{}{value}", byte(name.len()), byte(value.len()));
+    let headers = [header(":exception-type", kind), header(":message-type", "exception")].concat();
+    let payload = json!({ "message": message }).to_string();
+    let total = byte(4 + 4 + 4 + headers.len() + payload.len() + 4);
+    format!("\0\0\0{total}\0\0\0{}sum1{headers}{payload}sum2", byte(headers.len()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_200_in_frames_that_hold_an_exception_fails_permanently() {
+    let frame = exception_frame("validationException", "Could not process image");
+    let content_type = json!({ "content-type": "application/vnd.amazon.eventstream" });
+    let script = always(http(200, content_type, json!(frame)));
+    for outcome in join_all(MODES.map(|mode| ask(mode, Setup::new(script.clone())))).await {
+        outcome.fails("llm.response", "invalid_image", NO_RETRY).permanently(true);
+        assert!(outcome.error().message().contains("Could not process image"), "{}", outcome.error());
     }
 }
 
@@ -213,6 +240,8 @@ async fn arguments_that_are_no_json_object_are_told_to_the_model_and_the_tool_is
             let first = message(json!({ "tool_calls": [{ "name": "probe", "arguments": arguments }] }));
             let (_, results) = told(mode, first, |setup| setup.tool("probe", probe.clone())).await;
             assert!(results[0].1.contains("tool.validation"), "{results:?}");
+            // It was not cut off: asking for less would be no help.
+            assert!(!results[0].1.contains("token limit"), "{results:?}");
             assert_eq!(probe.calls(), [Value::Null; 0]);
         }
     }
@@ -247,6 +276,20 @@ async fn a_call_that_was_cut_off_at_the_token_limit_is_told_to_the_model_and_not
             assert!(results[0].1.contains("token limit"), "{results:?}");
             assert_eq!(probe.calls(), [Value::Null; 0]);
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_calls_in_an_answer_that_was_cut_off_neither_is_run() {
+    let call = |arguments: Value| json!({ "name": "probe", "arguments": arguments });
+    let both = [call(json!({ "path": "/tmp/a" })), call(json!(r#"{"path": "/tmp/b", "te"#))];
+    let first = message(json!({ "tool_calls": both, "finish_reason": "length" }));
+    for mode in MODES {
+        let probe = Probe::saying("x");
+        let (_, results) = told(mode, first.clone(), |setup| setup.tool("probe", probe.clone())).await;
+        assert_eq!(results.len(), 2);
+        assert!(results.iter().all(|(_, said)| said.contains("token limit")), "{results:?}");
+        assert_eq!(probe.calls(), [Value::Null; 0]);
     }
 }
 
@@ -307,6 +350,71 @@ async fn a_finished_tool_call_is_not_run_again_whatever_fails_later() {
     assert_eq!(outcome.waits(), [500, 2_000, 4_000]);
 }
 
+/// retry.md §5, step 5: what has delivered is the session's, and it is that step alone which is asked again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_in_the_middle_of_a_later_answer_costs_that_answer_alone() {
+    let probe = Probe::saying("x");
+    let error = json!({ "error": { "message": "Overloaded", "type": "overloaded_error" } });
+    let breaks =
+        with_fault(text("one two three"), json!({ "error_event": { "after_events": 3, "body": error } }));
+    let script = once([calls(&[("probe", json!({}))]), breaks, text("done")]);
+    let outcome = ask(Mode::Watched, Setup::new(script).tool("probe", probe.clone())).await;
+    assert_eq!(outcome.output.as_deref().map_err(Error::to_string), Ok("done"));
+    assert_eq!((probe.calls().len(), outcome.log.len(), outcome.waits()), (1, 3, vec![2_000]));
+}
+
+/// A tool that notes by which key it was called, and fails the first two times.
+#[derive(Clone, Default)]
+struct Keyed {
+    keys: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Tool for Keyed {
+    fn description(&self) -> &str {
+        "pays"
+    }
+
+    fn parameters(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
+    fn call(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<Value, Error>> {
+        let mut keys = self.keys.lock().unwrap();
+        keys.push((context.run_id, context.idempotency_key));
+        let paid =
+            if keys.len() < 3 { Err(Error::new(codes::TOOL_UNAVAILABLE, "down")) } else { Ok(json!("paid")) };
+        Box::pin(std::future::ready(paid))
+    }
+}
+
+/// runtime.md §6: "an idempotency key that is stable over retries".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_is_called_again_is_called_by_the_same_key_and_other_calls_by_others() {
+    let keyed = Keyed::default();
+    let two = calls(&[("pay", json!({})), ("pay", json!({}))]);
+    let setup = Setup::new(once([
+        calls(&[("pay", json!({}))]),
+        two,
+        text("done"),
+        calls(&[("pay", json!({}))]),
+        text("done"),
+    ]))
+    .tool("pay", keyed.clone())
+    .agent(|agent| agent["tool_executor"] = json!({ "type": "retry" }));
+    let lab = setup.start().await;
+    for _ in 0..2 {
+        assert_eq!(lab.run(hi()).await.output.as_deref().map_err(Error::to_string), Ok("done"));
+    }
+    let keys = keyed.keys.lock().unwrap().clone();
+    // Three attempts of the first call; two calls in one answer; and one of another run, whose provider begins again
+    // with the same ids.
+    assert_eq!(keys.len(), 6);
+    assert!(keys[0] == keys[1] && keys[1] == keys[2], "{keys:?}");
+    let different: std::collections::BTreeSet<_> = keys.iter().map(|(_, key)| key).collect();
+    assert_eq!(different.len(), 4, "{keys:?}");
+    assert!(keys.iter().all(|(run, key)| key.starts_with(run.as_str())), "{keys:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_of_a_run_has_a_ledger_of_its_own() {
     let fails_five_times = || json!({ "reply": { "http": { "status": 503 } }, "repeat": 5 });
@@ -335,6 +443,50 @@ async fn a_run_that_does_not_converge_ends_after_max_steps_model_calls() {
         assert!(outcome.error().hint().unwrap().contains("max_steps"));
         let completed = outcome.events_of(names::SESSION_RUN_COMPLETED);
         assert_eq!(completed[0].payload["stop_reason"], "max_steps");
+    }
+}
+
+/// Whatever is told to the model and asked for by it again costs a step each time, and no wait: what is the same every time
+/// ends at the limit, also where each round looks like progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_the_model_repeats_ends_at_max_steps() {
+    let fails = |error: fn() -> Error| Probe::new(move |_| async move { Err(error()) });
+    let again = || fails(|| Error::new(codes::LLM_MODEL_RETRY, "say it otherwise"));
+    let call = |arguments: Value| json!({ "tool_calls": [{ "name": "probe", "arguments": arguments }] });
+    let cut = || {
+        let mut cut = call(json!({}));
+        cut["finish_reason"] = json!("length");
+        message(cut)
+    };
+    let whole = || message(call(json!({})));
+    let (safe, retry) = ("safe", "retry");
+    for (name, step, probe, executor, runs) in [
+        ("a tool that is not there", calls(&[("nobody", json!({}))]), Probe::saying("x"), safe, 0),
+        ("a call that is cut off", cut(), Probe::saying("x"), safe, 0),
+        ("arguments that are no JSON", message(call(json!(r#"{"a": listt"#))), Probe::saying("x"), safe, 0),
+        ("a tool that asks for another call", whole(), again(), safe, 3),
+        ("a tool that asks for another call, by the retry executor", whole(), again(), retry, 3),
+        ("a tool that fails", whole(), fails(|| Error::new(codes::TOOL_PERMANENT, "no")), safe, 3),
+    ] {
+        for mode in MODES {
+            let before = probe.calls().len();
+            let setup = Setup::new(always(step.clone())).tool("probe", probe.clone()).agent(move |agent| {
+                agent["runtime"] = json!({ "max_steps": 3 });
+                agent["tool_executor"] = json!({ "type": executor });
+            });
+            let outcome = ask(mode, setup).await;
+            let error = outcome.error();
+            assert_eq!(error.code(), codes::EXECUTION_MAX_STEPS, "{name}, {mode:?}: {error}");
+            assert_eq!(outcome.result().stop_reason, StopReason::MaxSteps, "{name}, {mode:?}");
+            assert_eq!(
+                (outcome.context("current"), outcome.context("limit")),
+                (json!(3), json!(3)),
+                "{name}"
+            );
+            assert_eq!((outcome.log.len(), outcome.waits()), (3, vec![]), "{name}, {mode:?}");
+            assert_eq!(probe.calls().len() - before, runs, "{name}, {mode:?}");
+            assert_eq!(outcome.events_of(names::TOOL_RETRY_REQUESTED).len(), 0, "{name}, {mode:?}");
+        }
     }
 }
 

@@ -8,9 +8,11 @@ use aplomb::event::names;
 use aplomb::{RunRequest, StopReason, codes};
 use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server::FaultServer;
+use futures_util::future::{LocalBoxFuture, join_all};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::crossing::{WIRES, Wire};
 use crate::support::*;
 
 // ---- One setting, or two, and what comes of it.
@@ -328,6 +330,90 @@ async fn what_cannot_pass_goes_to_another_model_only_if_it_is_listed() {
     let lab = Setup::new(always(status(503))).agent(with(&settings)).start().await;
     assert_eq!(lab.run(hi()).await.output.as_deref().ok(), Some("ok"));
     assert_eq!((lab.requests(), other.request_count()), (6, 1));
+}
+
+/// What a wire's own servers say inside a 200 when they have too much to do.
+///
+/// Sources: OpenAI, "Error codes", 503; Anthropic, "Errors", 529; Gemini API, "Troubleshooting", 503.
+fn overload(wire: Wire) -> Value {
+    match wire.provider {
+        "anthropic" => {
+            json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+        }
+        "gemini" => json!({"error": {
+            "code": 503, "message": "The model is overloaded. Please try again later.", "status": "UNAVAILABLE",
+        }}),
+        _ => json!({"error": {
+            "message": "The engine is currently overloaded, please try again later", "type": "server_error",
+            "code": null, "param": null,
+        }}),
+    }
+}
+
+/// The first model fails so often, and then another one is asked, once, before anybody has heard a word.
+async fn falls_back(
+    wire: Wire,
+    mode: Mode,
+    step: Value,
+    change: impl FnOnce(&mut Value) + 'static,
+    requests: usize,
+) -> Outcome {
+    let name = format!("{wire:?} {mode:?} {step}");
+    let (other, llm) = model("other", always(text("ok"))).await;
+    let lab = Setup::new(always(step))
+        .agent(move |agent| {
+            let own = agent["llm"]["api_base"].as_str().unwrap().to_owned();
+            agent["llm"] = wire.llm("first", &own, mode);
+            agent["llm"]["fallbacks"] = json!([llm]);
+        })
+        .agent(change)
+        .start()
+        .await;
+    let outcome = if mode == Mode::Watched { lab.watch(hi()).await } else { lab.run(hi()).await };
+    assert_eq!(outcome.output.as_deref().map_err(ToString::to_string), Ok("ok"), "{name}");
+    assert_eq!((lab.requests(), other.request_count()), (requests, 1), "{name}");
+    let count = |event| outcome.events_of(event).len();
+    assert_eq!((count(names::MODEL_FALLBACK), count(names::LLM_RESTARTED)), (1, 0), "{name}");
+    outcome
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_may_pass_falls_back_on_every_wire_before_a_word() {
+    let spoilt = |fault: Value| with_fault(text("never"), fault);
+    let clock = |clock: &'static str| {
+        move |agent: &mut Value| {
+            no_retries(agent);
+            agent["llm"]["timeouts"] = json!({ clock: 500 });
+        }
+    };
+    for wire in WIRES.iter().copied() {
+        let busy = spoilt(json!({"error_event": {"after_events": 0, "body": overload(wire)}}));
+        let silence = spoilt(json!("silence"));
+        let slow = spoilt(json!({"slow_headers": {"delay_ms": 5_000}}));
+        // The idle clock begins with the answer. On Gemini's wire that is a word, unless it is a ping.
+        let stall = spoilt(match wire.provider {
+            "gemini" => json!({"pings": {"after_events": 0, "every_ms": 50}}),
+            _ => json!({"stall": {"after_events": 1}}),
+        });
+        let mut runs: Vec<LocalBoxFuture<'_, Outcome>> = Vec::new();
+        for mode in MODES {
+            runs.push(Box::pin(falls_back(wire, mode, silence.clone(), clock("first_byte_ms"), 1)));
+            runs.push(Box::pin(falls_back(wire, mode, slow.clone(), clock("first_byte_ms"), 1)));
+            if mode != Mode::Plain {
+                runs.push(Box::pin(falls_back(wire, mode, stall.clone(), clock("idle_ms"), 1)));
+            }
+            for step in [busy.clone(), status(529)] {
+                runs.push(Box::pin(falls_back(wire, mode, step.clone(), no_retries, 1)));
+                // 1 + T 2 + S 3, and the other model at once.
+                runs.push(Box::pin(async move {
+                    let outcome = falls_back(wire, mode, step, |_| (), 6).await;
+                    assert_eq!(outcome.waits(), [T_THEN_S, &[0]].concat());
+                    outcome
+                }));
+            }
+        }
+        join_all(runs).await;
+    }
 }
 
 // ---- Smaller conversations.

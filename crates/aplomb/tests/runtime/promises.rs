@@ -2,9 +2,10 @@
 //! links here; the cases one by one are in the other files.
 use std::time::Duration;
 
+use aplomb::error::Code;
 use aplomb::event::names;
 use aplomb::host::SystemHost;
-use aplomb::{Cancellation, Error, RunRequest, StopReason, codes};
+use aplomb::{Cancellation, Error, RunBudget, RunRequest, StopReason, codes};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -187,21 +188,31 @@ async fn run(lab: &Lab, mode: Mode, request: RunRequest) -> Outcome {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_ends_by_its_deadline_wherever_it_is() {
     for place in &places() {
-        join_all(MODES.map(|mode| ends_by_its_deadline(place, mode))).await;
+        let timeout = || hi().timeout(Duration::from_millis(600));
+        let ends = (codes::EXECUTION_TIMEOUT, StopReason::Timeout);
+        join_all(MODES.map(|mode| ends_by_its_deadline(place, mode, timeout(), ends))).await;
     }
 }
 
-async fn ends_by_its_deadline(place: &Place, mode: Mode) {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_ends_by_its_budgets_time_wherever_it_is() {
+    for place in &places() {
+        let budget = || hi().budget(RunBudget::new().max_duration_ms(600));
+        let ends = (codes::EXECUTION_BUDGET_EXHAUSTED, StopReason::BudgetExhausted);
+        join_all(MODES.map(|mode| ends_by_its_deadline(place, mode, budget(), ends))).await;
+    }
+}
+
+async fn ends_by_its_deadline(place: &Place, mode: Mode, request: RunRequest, ends: (Code, StopReason)) {
     let lab = place.lab(mode).await;
-    let outcome = run(&lab, mode, hi().timeout(Duration::from_millis(600))).await;
+    let outcome = run(&lab, mode, request).await;
     let name = format!("{} {mode:?}: {}", place.name, outcome.error());
     if place.waits {
         // A wait that would end after the deadline is not begun: the run ends earlier, with what it knows.
         assert_eq!((outcome.error().code(), outcome.waits().len()), (codes::LLM_RATE_LIMIT, 0), "{name}");
         assert!(outcome.context("resume_at").is_u64(), "{name}");
     } else {
-        assert_eq!(outcome.error().code(), codes::EXECUTION_TIMEOUT, "{name}");
-        assert_eq!(outcome.result().stop_reason, StopReason::Timeout, "{name}");
+        assert_eq!((outcome.error().code(), outcome.result().stop_reason), ends, "{name}");
         assert!(!outcome.error().retryable(), "{name}");
     }
     assert!(lab.requests() <= 1, "{name}");

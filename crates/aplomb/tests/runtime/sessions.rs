@@ -3,6 +3,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::crossing::WIRES;
 use crate::support::*;
 use aplomb::event::names;
 use aplomb::host::SystemHost;
@@ -74,6 +75,26 @@ async fn a_run_that_failed_leaves_no_trace_in_the_session() {
     let last = lab.watch(turn("s", "two")).await;
     last.gives("ok", &[2_000]);
     assert_eq!(said(&last.log[0]), pairs(&[("user", "one"), ("assistant", "ok"), ("user", "two")]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ended_in_the_middle_of_a_tool_leaves_no_call_in_the_session() {
+    let call = || calls(&[("probe", json!({}))]);
+    let probe = Probe::hanging();
+    let setup = Setup::new(once([call(), call(), text("ok")])).agent(remembering);
+    let lab = setup.tool("probe", probe.clone()).start().await;
+    timed_out(&lab.run(turn("s", "one").timeout(LIMIT)).await, 1);
+    let cancellation = Cancellation::new();
+    let cancel = async {
+        until(|| probe.calls().len() == 2).await;
+        cancellation.cancel("operator");
+    };
+    let request = turn("s", "one").cancellation(cancellation.clone());
+    let (outcome, ()) = tokio::join!(lab.run(request), cancel);
+    cancelled(&outcome, 1);
+    let next = lab.run(turn("s", "two")).await;
+    next.gives("ok", NO_RETRY);
+    assert_eq!(said(&next.log[0]), pairs(&[("user", "two")]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,6 +215,107 @@ async fn a_memory_that_panics_is_a_memory_that_fails() {
             } else {
                 assert_eq!((lab.requests(), outcome.error().code()), (0, codes::EXECUTION_ERROR));
                 assert!(outcome.error().message().contains("the notes are burnt"), "{}", outcome.error());
+            }
+        }
+    }
+}
+
+/// A program's own memory, which gives these messages and keeps nothing.
+#[derive(Clone)]
+struct Given(Vec<Arc<Message>>);
+
+impl Given {
+    fn of(messages: Value) -> Given {
+        let messages: Vec<Message> = serde_json::from_value(messages).unwrap();
+        Given(messages.into_iter().map(Arc::new).collect())
+    }
+}
+
+impl Memory for Given {
+    fn recall<'a>(&'a self, _session_id: &'a str) -> BoxFuture<'a, Result<Vec<Arc<Message>>, Error>> {
+        Box::pin(std::future::ready(Ok(self.0.clone())))
+    }
+
+    fn keep(&self, _session_id: &str, _messages: &[Arc<Message>]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn forget(&self, _session_id: &str) {}
+}
+
+/// runtime.md §1: a history that no provider would take is mended. The fault lab refuses what a provider would refuse.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_that_gives_calls_without_results_or_results_without_calls_bricks_no_session() {
+    let block = |kind: &str, fields: Value| {
+        let mut block = fields;
+        block["type"] = json!(kind);
+        block
+    };
+    let says =
+        |role: &str, text: &str| json!({"role": role, "content": [block("text", json!({"text": text}))]});
+    let call = |id: &str| {
+        block("tool_call", json!({"id": id, "name": "calc", "arguments": r#"{"expression":"6*7"}"#}))
+    };
+    let calls = |ids: &[&str]| json!({"role": "assistant", "content": ids.iter().map(|id| call(id)).collect::<Vec<_>>()});
+    let result = |id: &str, text: &str| {
+        let result = json!({"call_id": id, "name": "calc", "text": text, "is_error": false});
+        json!({"role": "tool", "content": [block("tool_result", result)]})
+    };
+    let begins = || says("user", "Calculate.");
+    // What is in the request, and what is not.
+    let (interrupted, orphan) = ("was interrupted", "nobody asked for this");
+    let cases = [
+        ("a call at the end", json!([begins(), calls(&["a"])]), Some(interrupted)),
+        ("one of two", json!([begins(), calls(&["a", "b"]), result("a", "42")]), Some(interrupted)),
+        (
+            "a call and then a word",
+            json!([begins(), calls(&["a"]), says("user", "Well?")]),
+            Some(interrupted),
+        ),
+        (
+            "a result at the beginning",
+            json!([result("a", orphan), begins(), says("assistant", "Yes?")]),
+            None,
+        ),
+        ("a result after a word", json!([begins(), says("assistant", "Yes?"), result("a", orphan)]), None),
+        (
+            "a second result",
+            json!([
+                begins(),
+                calls(&["a"]),
+                result("a", "42"),
+                result("a", orphan),
+                says("assistant", "42.")
+            ]),
+            Some("42"),
+        ),
+    ];
+    for wire in WIRES.iter().copied() {
+        for mode in MODES {
+            for (name, history, holds) in &cases {
+                let given = Given::of(history.clone());
+                let lab = Setup::new(once([text("ok")]))
+                    .agent(move |agent| {
+                        let own = agent["llm"]["api_base"].as_str().unwrap().to_owned();
+                        agent["llm"] = wire.llm("m", &own, mode);
+                        agent["memory"] = json!({ "impl": "given" });
+                        agent["tools"] = json!([{ "id": "calc", "type": "calc" }]);
+                    })
+                    .build(|builder| {
+                        let memory = move |_: NoConfig| Ok(given.clone());
+                        builder.plugins(Registry::new().memory("given", memory))
+                    })
+                    .start()
+                    .await;
+                let request = turn("s", "And now?");
+                let outcome =
+                    if mode == Mode::Watched { lab.watch(request).await } else { lab.run(request).await };
+                let name = format!("{wire:?}, {mode:?}, {name}");
+                let output = outcome.output.as_deref().map_err(Error::to_string);
+                assert_eq!((output, outcome.log.len()), (Ok("ok"), 1), "{name}");
+                let body = outcome.log[0].body.to_string();
+                assert!(holds.is_none_or(|holds| body.contains(holds)), "{name}: {body}");
+                assert!(!body.contains(orphan), "{name}: {body}");
             }
         }
     }
@@ -445,6 +567,17 @@ async fn a_run_that_was_cancelled_before_it_began_sends_nothing() {
     assert_eq!(lab.requests(), 0);
     // And no other run hears of it.
     lab.run(hi()).await.gives("no", NO_RETRY);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_that_comes_after_the_end_of_its_run_is_nobody_elses() {
+    let lab = Setup::new(always(text("ok"))).agent(remembering).start().await;
+    let late = Cancellation::new();
+    lab.run(turn("s", "one").cancellation(late.clone())).await.gives("ok", NO_RETRY);
+    late.cancel("operator");
+    let next = lab.run(turn("s", "two").cancellation(Cancellation::new())).await;
+    next.gives("ok", NO_RETRY);
+    assert_eq!(said(&next.log[0]), pairs(&[("user", "one"), ("assistant", "ok"), ("user", "two")]));
 }
 
 /// design.md §5, promise 1: "Requests on the wire = attempts in the ledger = attempts in the error"; retry.md §4: "The

@@ -12,15 +12,14 @@ use aplomb::event::names;
 use aplomb::host::{Host, SystemHost};
 use aplomb::tools::{Tool, ToolContext};
 use aplomb::{
-    Ask, Cancellation, Capability, Error, ErrorDetails, Event, Pattern, RunRequest, Runtime, StopReason,
-    View, codes,
+    Ask, Cancellation, Capability, Error, ErrorDetails, Event, Pattern, RunBudget, RunRequest, Runtime,
+    StopReason, View, codes,
 };
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use serde_json::{Value, json};
 
 /// The codes that nothing raises yet, and what will.
 const PENDING: &[(&str, &str)] = &[
-    ("execution.budget_exhausted", "the request's budget"),
     ("execution.in_doubt", "durable runs"),
     ("execution.journal_mismatch", "durable runs and replay"),
     ("session.lease_lost", "stored sessions"),
@@ -131,6 +130,31 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
         &["validation_error"],
     ),
     (
+        codes::EXECUTION_MAX_STEPS,
+        "too many tool calls",
+        |_| Box::pin(too_many_tools()),
+        &["current", "limit"],
+    ),
+    (
+        codes::EXECUTION_BUDGET_EXHAUSTED,
+        "a budget of steps",
+        |_| Box::pin(over(RunBudget::new().max_steps(1))),
+        &BUDGET,
+    ),
+    (
+        codes::EXECUTION_BUDGET_EXHAUSTED,
+        "a budget of tool calls",
+        |_| Box::pin(over(RunBudget::new().max_tool_calls(1))),
+        &BUDGET,
+    ),
+    (
+        codes::EXECUTION_BUDGET_EXHAUSTED,
+        "a budget of money",
+        |_| Box::pin(over(RunBudget::new().max_cost_usd(1e-9))),
+        &BUDGET,
+    ),
+    (codes::EXECUTION_BUDGET_EXHAUSTED, "a budget of time", |_| Box::pin(over_time()), &BUDGET),
+    (
         codes::EXECUTION_TIMEOUT,
         "a silent provider",
         |_| Box::pin(out_of_time()),
@@ -212,6 +236,7 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
     ),
 ];
 
+const BUDGET: [&str; 3] = ["kind", "current", "limit"];
 const TOOL: [&str; 2] = ["tool_id", "tool_name"];
 
 fn hi_with(agent: &str, input: &str) -> RunRequest {
@@ -289,6 +314,27 @@ async fn without_end() -> Raised {
         .tool("probe", Probe::saying("x"))
         .agent(|agent| agent["runtime"] = json!({ "max_steps": 2 }));
     Ended(Box::new(ended(setup.start().await, named()).await))
+}
+
+/// A model without end that has a price.
+fn endless() -> Setup {
+    Setup::new(always(calls(&[("probe", json!({}))])))
+        .tool("probe", Probe::saying("x"))
+        .agent(|agent| agent["llm"]["pricing"] = json!({ "input": 1, "output": 1 }))
+}
+
+async fn too_many_tools() -> Raised {
+    let setup = endless().agent(|agent| agent["runtime"] = json!({ "max_tool_calls": 1 }));
+    Ended(Box::new(ended(setup.start().await, named()).await))
+}
+
+async fn over(budget: RunBudget) -> Raised {
+    Ended(Box::new(ended(endless().start().await, named().budget(budget)).await))
+}
+
+async fn over_time() -> Raised {
+    let request = named().budget(RunBudget::new().max_duration_ms(100));
+    Ended(Box::new(ended(silent().start().await, request).await))
 }
 
 fn silent() -> Setup {

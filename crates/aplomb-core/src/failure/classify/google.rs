@@ -8,7 +8,7 @@ use crate::failure::Reason;
 
 pub(super) const COARSE: &[Rule] = &[STATUS];
 
-pub(super) const RULES: &[Rule] = &[MODEL, EXHAUSTED, PERMISSION, AUTH, SCHEMA, CAPACITY];
+pub(super) const RULES: &[Rule] = &[MODEL, EXHAUSTED, PERMISSION, AUTH, SCHEMA, CAPACITY, FILTER];
 
 /// gRPC's names: they say more than a gateway's status, and are all there is inside a stream.
 const STATUS: Rule = Rule {
@@ -141,5 +141,29 @@ const CAPACITY: Rule = Rule {
         at: anywhere,
         names: &["MODEL_CAPACITY_EXHAUSTED"],
         then: Opinion::retry(Reason::Overloaded),
+    },
+};
+
+/// The words by which an answer ends that a filter stopped, where an error has one of them for its code: gateways make
+/// such an error of an answer.
+///
+/// Source: <https://ai.google.dev/api/generate-content>, `BlockReason` and `FinishReason`.
+const FILTER: Rule = Rule {
+    id: "google.filter",
+    why: "The error is named like an answer that a filter stopped.",
+    test: Test::Names {
+        at: anywhere,
+        names: &[
+            "SAFETY",
+            "RECITATION",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT",
+            "IMAGE_RECITATION",
+            "MODEL_ARMOR",
+        ],
+        then: Opinion::forbid(Reason::ContentFilter),
     },
 };

@@ -191,6 +191,9 @@ mod tests {
             (r#"{"error":{"details":[{"metadata":{"quotaResetDelay":"373.801628ms"}}]}}"#, 374),
             (r#"{"error":{"details":[{"retryDelay":{"seconds":7,"nanos":500000000}}]}}"#, 7_500),
             (r#"{"error":{"metadata":{"headers":{"X-RateLimit-Reset":"1445412510000"}}}}"#, 30_000),
+            // Zero is a value, whatever the words beside it say.
+            (r#"{"error":{"details":[{"retryDelay":"0s"}]}}"#, 0),
+            (r#"{"error":{"message":"Please retry in 50s.","details":[{"retryDelay":"0s"}]}}"#, 0),
         ] {
             assert_eq!(in_body(body), Some((ms, "body")), "{body}");
         }

@@ -24,7 +24,7 @@ pub fn decode_body(body: &[u8]) -> (Result<Reply, Box<Failure>>, Option<TokenUsa
     let (mut generation, mut events, mut collector) =
         (Generation::default(), Vec::new(), Collector::default());
     let taken = generation.take(event, &mut events);
-    events.into_iter().for_each(|event| collector.push(event));
+    events.iter().for_each(|event| collector.push(event));
     let usage = collector.usage();
     let wrong = taken.err().or_else(|| match generation.wrong_end() {
         _ if !is_response => Some(Anomaly::MalformedBody),

@@ -111,7 +111,9 @@ pub(super) fn token_usage(usage: &Value) -> Option<TokenUsage> {
     tokens.input = count(usage.get("prompt_tokens")).unwrap_or_default();
     tokens.output = count(usage.get("completion_tokens")).unwrap_or_default();
     let details = usage.get("prompt_tokens_details");
-    tokens.input_cached = count(details.and_then(|details| details.get("cached_tokens"))).unwrap_or_default();
+    let of_prompt = |name| count(details.and_then(|details| details.get(name))).unwrap_or_default();
+    tokens.input_cached = of_prompt("cached_tokens");
+    tokens.input_cache_creation = of_prompt("cache_write_tokens");
     let details = usage.get("completion_tokens_details");
     tokens.reasoning = count(details.and_then(|details| details.get("reasoning_tokens"))).unwrap_or_default();
     Some(tokens)

@@ -109,26 +109,29 @@ impl Chat {
         }
         let delta = choice.delta.unwrap_or_default();
         self.refusal |= delta.refusal.is_some_and(|refusal| !refusal.is_empty());
-        let mut deltas = Vec::new();
+        let before = progress.len();
+        let mut tell = |delta: Delta| {
+            if !delta.is_empty() {
+                progress.push(StreamEvent::Delta(delta));
+            }
+        };
         if let Some(text) = delta.reasoning_content.or(delta.reasoning) {
-            deltas.push(Delta::Thinking { text });
+            tell(Delta::Thinking { text });
         }
         if let Some(content) = delta.content {
-            deltas.push(Delta::Text { text: content.into_text() });
+            tell(Delta::Text { text: content.into_text() });
         }
         for call in delta.tool_calls.unwrap_or_default() {
             let index = self.slot_of(call.index, call.id.as_deref());
             let function = call.function.unwrap_or_default();
             let text = function.arguments.map(Arguments::into_text).unwrap_or_default();
-            deltas.push(Delta::ToolCall { index, id: call.id, name: function.name, text });
+            tell(Delta::ToolCall { index, id: call.id, name: function.name, text });
         }
-        deltas.retain(|delta| !delta.is_empty());
         let ended = self.choices.entry(choice.index).or_default();
-        if !deltas.is_empty() {
+        if progress.len() > before {
             self.went_on |= std::mem::take(ended);
         }
         *ended |= finish.is_some();
-        progress.extend(deltas.into_iter().map(StreamEvent::Delta));
         progress.extend(finish.map(StreamEvent::Finish));
     }
 }

@@ -28,7 +28,8 @@ fn node(value: DeValue<'_>, span: Span) -> Result<Node, Broken> {
             Content::Number(number.into())
         }
         DeValue::Float(number) => {
-            let number = number.as_str().parse().ok().and_then(Number::from_f64).ok_or_else(out_of_range)?;
+            let none = || Broken::new(span.start, "a number that is too large, or none at all");
+            let number = number.as_str().parse().ok().and_then(Number::from_f64).ok_or_else(none)?;
             Content::Number(number)
         }
         DeValue::Array(items) => {

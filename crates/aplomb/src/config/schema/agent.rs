@@ -160,7 +160,7 @@ pub struct LimitsConfig {
     /// The most events that wait for one subscriber.
     #[schemars(range(min = 1), example = 2_000)]
     pub event_queue_size: u32,
-    /// The most tool calls of one run; null is without a limit.
+    /// The most tool calls of one run, repeated attempts included; null is without a limit.
     #[schemars(range(min = 1), example = 50)]
     pub max_tool_calls: Option<u32>,
     /// How long a tool that is interrupted may take to end in order.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use aplomb_core::run::Pricing;
 use aplomb_faultlab::script::Script;
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -59,7 +60,7 @@ pub struct LlmConfig {
     #[serde(default)]
     #[schemars(example = &"https://stream.example.com/v1")]
     pub stream_endpoint: Option<String>,
-    /// What it costs, so that runs can tell and limit it.
+    /// What it costs, so that runs can tell and limit it. Without this, nobody knows.
     #[serde(default)]
     pub pricing: Option<PricingConfig>,
     /// Headers that are sent with every request; they win over Aplomb's own. Values are not shown.
@@ -194,23 +195,40 @@ impl FallbackReason {
     }
 }
 
-/// What a model costs, in USD per million tokens.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+/// What a model costs, in USD per million tokens; exact to six digits after the point. A model that costs nothing has prices
+/// of 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PricingConfig {
-    /// Tokens that are sent.
-    #[schemars(range(min = 0.0), example = 3.0, extend("x-unit" = "USD per million tokens"))]
-    pub input: Option<f64>,
-    /// Tokens that are answered.
-    #[schemars(range(min = 0.0), example = 15.0, extend("x-unit" = "USD per million tokens"))]
-    pub output: Option<f64>,
-    /// Tokens that are read from the provider's cache.
-    #[schemars(range(min = 0.0), example = 0.3, extend("x-unit" = "USD per million tokens"))]
+    /// Tokens that are sent, but for those of the cache.
+    #[schemars(range(min = 0.0, max = 1e6), example = 3.0, extend("x-unit" = "USD per million tokens", "x-way-out" = "prices are in USD per million tokens"))]
+    pub input: f64,
+    /// Tokens that are answered, thoughts included.
+    #[schemars(range(min = 0.0, max = 1e6), example = 15.0, extend("x-unit" = "USD per million tokens", "x-way-out" = "prices are in USD per million tokens"))]
+    pub output: f64,
+    /// Tokens that are read from the provider's cache; as much as `input` where this is missing.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1e6), example = 0.3, extend("x-unit" = "USD per million tokens", "x-way-out" = "prices are in USD per million tokens"))]
     pub cached_read: Option<f64>,
-    /// Tokens that are written to the provider's cache.
-    #[schemars(range(min = 0.0), example = 3.75, extend("x-unit" = "USD per million tokens"))]
+    /// Tokens that are written to the provider's cache; as much as `input` where this is missing.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1e6), example = 3.75, extend("x-unit" = "USD per million tokens", "x-way-out" = "prices are in USD per million tokens"))]
     pub cached_write: Option<f64>,
+}
+
+impl PricingConfig {
+    /// Prices without discounts for the provider's cache.
+    pub fn new(input: f64, output: f64) -> PricingConfig {
+        PricingConfig { input, output, cached_read: None, cached_write: None }
+    }
+
+    pub(crate) fn pricing(&self) -> Pricing {
+        let PricingConfig { input, output, cached_read, cached_write } = *self;
+        Pricing::per_million(input, output)
+            .cached_read(cached_read.unwrap_or(input))
+            .cached_write(cached_write.unwrap_or(input))
+    }
 }
 
 /// How long parts of a call may take.
