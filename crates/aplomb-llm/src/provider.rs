@@ -1,5 +1,6 @@
 //! One attempt at a model: a request out, deltas while they come, and in the end one reply or one failure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use aplomb_core::Error;
 use aplomb_core::error::codes;
 use aplomb_core::failure::{Anomaly, Failure, Phase, TransportFault, TransportKind};
 use aplomb_core::message::{Block, CallIds, Delta, ImageSource, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::run::OutputSchema;
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
 use bytes::Bytes;
@@ -20,9 +22,11 @@ use serde_json::{Map, Value};
 use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::credentials;
 use crate::mock::MockTransport;
+use crate::service::{self, Service};
+use crate::structured::{self, Told};
 use crate::transport::{Body, HttpTransport, Paths, Pool, Request, Response, Sent, Target, Transport};
 use crate::usage;
-use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Wire};
+use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Schemas, Wire};
 
 /// The most bytes that are read of an error.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -95,6 +99,8 @@ pub enum Endpoint {
     },
     /// In a script.
     Mock(Script),
+    /// In this process. It is given the conversation as it is: no wire, and nothing of one, comes between.
+    Service(Service),
 }
 
 impl ModelConfig {
@@ -127,7 +133,7 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// `config.validation` if the endpoint is not usable.
+    /// `config.validation` if the endpoint is not usable, or there is nothing to carry.
     pub fn transport(&self) -> Result<Box<dyn Transport>, Error> {
         let path = |stream| self.wire.path(&self.model, stream);
         let paths = Paths { whole: path(false), streamed: path(true) };
@@ -146,6 +152,10 @@ impl ModelConfig {
                 })?)
             }
             Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone(), paths)?),
+            Endpoint::Service(_) => {
+                let message = format!("provider {:?} is served in this process", self.provider);
+                return Err(Error::new(codes::CONFIG_VALIDATION, message));
+            }
         })
     }
 
@@ -155,6 +165,22 @@ impl ModelConfig {
     ///
     /// If it cannot be written as JSON.
     pub fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
+        // A script answers what it answers, and is shown what a model would be told.
+        let schemas = match self.endpoint {
+            Endpoint::Http { .. } => self.quirks.schemas,
+            Endpoint::Mock(_) | Endpoint::Service(_) => Schemas::Never,
+        };
+        let with_tools = !request.tools.is_empty();
+        let told = request
+            .output
+            .map(|output| (output, structured::told(output, &self.model, self.wire, schemas, with_tools)));
+        let (format, messages) = match told {
+            None => (None, Cow::Borrowed(request.messages)),
+            Some((_, Told::Natively(format))) => (Some(format), Cow::Borrowed(request.messages)),
+            Some((output, Told::InInstructions)) => {
+                (None, Cow::Owned(structured::instructed(request.messages, output)))
+            }
+        };
         let parameters = Parameters {
             model: &self.model,
             stream,
@@ -162,9 +188,10 @@ impl ModelConfig {
             max_tokens: self.max_tokens,
             reasons: self.reasons,
             cache: &self.cache,
+            output: format.as_ref(),
             quirks: self.quirks,
         };
-        let mut body = self.wire.request_body(parameters, request.messages, request.tools)?;
+        let mut body = self.wire.request_body(parameters, &messages, request.tools)?;
         if !self.extra_body.is_empty() {
             body = wire::merge(&body, &self.extra_body)?;
         }
@@ -181,6 +208,8 @@ pub struct ModelRequest<'a> {
     pub messages: &'a [Arc<Message>],
     /// The tools that it may ask for.
     pub tools: &'a [ToolSpec],
+    /// What its output must fit.
+    pub output: Option<&'a OutputSchema>,
 }
 
 /// A whole answer.
@@ -210,7 +239,13 @@ pub type DeltaSink<'a> = &'a mut (dyn FnMut(&Delta) + Send);
 /// A model, ready to be asked.
 pub struct Model {
     config: ModelConfig,
-    transport: Box<dyn Transport>,
+    way: Way,
+}
+
+/// How a model is asked.
+enum Way {
+    Wire(Box<dyn Transport>),
+    Service(Service),
 }
 
 impl Model {
@@ -226,8 +261,11 @@ impl Model {
                 .with_context("path", "llm.cache")
                 .with_hint("Anthropic's protocol alone asks for caching; other providers cache unasked"));
         }
-        let transport = config.transport()?;
-        Ok(Model { config, transport })
+        let way = match &config.endpoint {
+            Endpoint::Service(service) => Way::Service(service.clone()),
+            _ => Way::Wire(config.transport()?),
+        };
+        Ok(Model { config, way })
     }
 
     /// What the model is.
@@ -261,6 +299,16 @@ impl Model {
         api_key: Option<&SecretString>,
         sink: Option<DeltaSink<'_>>,
     ) -> Result<Answer, AttemptFailed> {
+        let transport = match &self.way {
+            Way::Wire(transport) => &**transport,
+            Way::Service(service) => {
+                let asked = service::attempt(service, &self.config, request, api_key, sink).await;
+                return asked.map_err(|failed| {
+                    let failure = Box::new(self.completed(*failed.failure, api_key));
+                    AttemptFailed { failure, ..failed }
+                });
+            }
+        };
         let stream = match self.config.stream {
             StreamMode::Always => true,
             StreamMode::Never => false,
@@ -273,7 +321,7 @@ impl Model {
             clocks: Clocks::start(&self.config.timeouts),
             connects_within: match self.config.endpoint {
                 Endpoint::Http { .. } => self.config.timeouts.connect,
-                Endpoint::Mock(_) => Duration::ZERO,
+                Endpoint::Mock(_) | Endpoint::Service(_) => Duration::ZERO,
             },
             sink,
             usage: None,
@@ -287,7 +335,7 @@ impl Model {
         let begun = match self.config.request(request, stream) {
             Ok(http) => {
                 sent = (http.body.len() as u64).saturating_sub(image_bytes(request.messages));
-                Ok(self.transport.send(Request { api_key: api_key.cloned(), ..http }))
+                Ok(transport.send(Request { api_key: api_key.cloned(), ..http }))
             }
             Err(error) => {
                 let text = format!("the request cannot be written as JSON: {error}");
@@ -308,7 +356,7 @@ impl Model {
                 if let (Some(fault), Some(pool)) = (&failure.transport, attempt.pool)
                     && spoils_connections(fault.kind)
                 {
-                    self.transport.distrust(pool);
+                    transport.distrust(pool);
                 }
                 Err(AttemptFailed {
                     usage: usage::of_failed(
@@ -329,7 +377,7 @@ impl Model {
     pub fn credentials(&self) -> impl Iterator<Item = &str> {
         let (key, headers) = match &self.config.endpoint {
             Endpoint::Http { api_key, extra_headers, .. } => (api_key.as_ref(), Some(extra_headers)),
-            Endpoint::Mock(_) => (None, None),
+            Endpoint::Mock(_) | Endpoint::Service(_) => (None, None),
         };
         let headers = headers.into_iter().flatten().filter(|(name, _)| !credentials::is_public(name));
         let values =
@@ -496,7 +544,7 @@ impl Attempt<'_> {
 }
 
 /// The bytes of the pictures in a conversation. What a picture costs has nothing to do with them.
-fn image_bytes(messages: &[Arc<Message>]) -> u64 {
+pub(crate) fn image_bytes(messages: &[Arc<Message>]) -> u64 {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let sizes = blocks.map(|block| match block {
         Block::Image { source: ImageSource::Base64 { data, .. } } => data.len() as u64,
@@ -562,7 +610,7 @@ fn broken(phase: Phase, fault: &TransportFault) -> Box<Failure> {
     Box::new(Failure::transport(phase, fault.kind, &fault.text))
 }
 
-fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
+pub(crate) fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
     let text = limit.setting().map(|setting| format!("timed out ({setting})")).unwrap_or_default();
     Box::new(Failure::transport(phase, limit, &text))
 }

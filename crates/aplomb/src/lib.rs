@@ -11,6 +11,8 @@
 //! # }
 //! ```
 //!
+//! An output can be a type of yours ([`RunRequest::output`]): whatever does not fit it goes back to the model.
+//!
 //! [`Runtime::exec`] is the same with a few more retries and a hook to see them by, [`Runtime::run_stream`] for those who want
 //! to watch, [`Runtime::run_detailed`] for those who want everything.
 
@@ -18,14 +20,18 @@ mod agent;
 pub mod config;
 mod credential;
 mod driver;
+mod first_delta;
 pub mod host;
 mod memory;
 mod model;
+mod output;
 pub mod plugins;
 mod probe;
 mod process;
+pub mod provider;
 mod request;
 mod runtime;
+mod session;
 mod stream;
 pub mod tools;
 
@@ -34,7 +40,8 @@ pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
 pub use aplomb_core::message::{Block, ImageSource, Message, Role, ToolResult};
 pub use aplomb_core::run::{
-    Ask, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd, View,
+    Ask, Assembler, Assembly, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd,
+    View,
 };
 pub use aplomb_core::{decide, failure, near, redact, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
@@ -43,7 +50,11 @@ pub use memory::Memory;
 pub use probe::{Probe, probe};
 pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_people};
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
+pub use session::SessionStore;
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};
+
+/// What makes a JSON Schema of a type, in the version that [`RunRequest::output`] takes.
+pub use schemars;
 
 /// What the derive's code is written in. Not part of the API.
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! The runtime: agents, ready to run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,21 +12,24 @@ use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Entry, Identity, Pattern, RunBudget, RunStart, TimeLimit};
+use aplomb_core::run::{Entry, Identity, RunBudget, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::agent::{self, Agent, Own, named};
+use crate::agent::{self, Agent, named};
 use crate::config::{AgentConfig, Config, Loader, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
-use crate::memory::Held;
 use crate::model;
+use crate::output::{Form, Output};
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
+use crate::session::Sessions;
 use crate::stream::{ChunkQueue, RunStream};
-use crate::tools::Tool;
 
 /// Whoever is told what happens in runs.
 ///
@@ -55,6 +58,7 @@ struct Inner {
     redactor: Arc<Redactor>,
     /// The program's own errors that were made known by hand.
     errors: Vec<Code>,
+    sessions: Arc<Sessions>,
     lock_timeout_ms: u64,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
@@ -65,8 +69,6 @@ pub struct RuntimeBuilder {
     config: Config,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
-    tools: Vec<(String, String, Arc<dyn Tool>)>,
-    patterns: BTreeMap<String, Arc<dyn Pattern>>,
     credentials: BTreeMap<String, SharedSource>,
     registry: Registry,
     /// The one agent that is made ready, where it is one.
@@ -94,21 +96,6 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn plugins(mut self, registry: Registry) -> RuntimeBuilder {
         self.registry = registry;
-        self
-    }
-
-    /// Gives an agent a tool of the program's own, as it is. One that a config can name is registered
-    /// ([`plugins`](RuntimeBuilder::plugins)).
-    #[must_use]
-    pub fn tool(mut self, agent_id: &str, tool_id: &str, tool: impl Tool) -> RuntimeBuilder {
-        self.tools.push((agent_id.to_owned(), tool_id.to_owned(), Arc::new(tool)));
-        self
-    }
-
-    /// Gives an agent a pattern of the program's own, in place of the config's.
-    #[must_use]
-    pub fn pattern(mut self, agent_id: &str, pattern: impl Pattern) -> RuntimeBuilder {
-        self.patterns.insert(agent_id.to_owned(), Arc::new(pattern));
         self
     }
 
@@ -148,7 +135,7 @@ impl RuntimeBuilder {
     /// As [`build`](RuntimeBuilder::build).
     pub fn validate(mut self, strict: bool) -> Result<Vec<Warning>, Error> {
         let over = self.budget.as_ref().map(|budget| self.cannot_keep_to(budget)).transpose()?;
-        let suspicions = self.config.suspicions();
+        let suspicions = self.config.suspicions(&self.registry);
         let warnings = self.config.warnings(&suspicions);
         let given = self.config.clone();
         for agent in &self.config.agents {
@@ -206,8 +193,10 @@ impl RuntimeBuilder {
         let refused = self.chosen().filter_map(|(index, agent)| {
             let mut targets = model::priced(agent);
             for (place, target) in targets.iter_mut().enumerate() {
-                if let Some(shown) = self.config.shown_model(index, place) {
-                    target.model = shown.to_owned();
+                for (key, said) in [("provider", &mut target.provider), ("model", &mut target.model)] {
+                    if let Some(instead) = self.config.in_place_of(index, place, key) {
+                        *said = instead.to_owned();
+                    }
                 }
             }
             let error = budget.check(&targets).err()?;
@@ -243,13 +232,7 @@ impl RuntimeBuilder {
         let mut agents = BTreeMap::new();
         let mut refused = Vec::new();
         for (index, agent) in self.chosen() {
-            let tools = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
-            let own = Own {
-                tools: tools.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone())).collect(),
-                pattern: self.patterns.get(&agent.id).cloned(),
-                credential: self.credentials.get(&agent.id).cloned(),
-            };
-            match Agent::new(agent, &self.registry, own) {
+            match Agent::new(agent, &self.registry, self.credentials.get(&agent.id)) {
                 Ok(built) => {
                     agents.insert(agent.id.clone(), built);
                 }
@@ -258,20 +241,16 @@ impl RuntimeBuilder {
         }
         self.config.all_of(&refused)?;
         let sink = &self.config.events;
-        let sink = self.registry.make_events(named(&sink.r#type, &sink.r#impl), &sink.config);
+        let sink = self.registry.make(named(&sink.r#type, &sink.r#impl), &sink.config);
         let sink = sink.map_err(|error| error.with_place("events"))?;
-        self.subscribers.extend(sink);
-        let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id), "a tool"));
-        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None, "a pattern"));
-        let of_credentials = self.credentials.keys().map(|agent_id| (agent_id, None, "a credential"));
-        let mut parts = of_tools.chain(of_patterns).chain(of_credentials);
+        self.subscribers.extend::<Option<_>>(sink);
+        let session = &self.config.session;
+        let store = self.registry.make(named(&session.r#type, &session.r#impl), &session.config);
+        let sessions = Sessions::new(store.map_err(|error| error.with_place("session"))?);
         let is_known = |id: &str| self.config.agents.iter().any(|agent| agent.id == id);
-        if let Some((agent_id, tool_id, kind)) = parts.find(|(id, _, _)| !is_known(id)) {
-            let part = tool_id.map_or(kind.to_owned(), |tool_id| format!("tool {tool_id:?}"));
-            let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
-            let error = Error::new(codes::PLUGIN_LOAD, message)
-                .with_context("agent_id", agent_id.as_str())
-                .with_context("tool_id", tool_id.map(String::as_str));
+        if let Some(agent_id) = self.credentials.keys().find(|agent_id| !is_known(agent_id)) {
+            let message = format!("a credential is for agent {agent_id:?}, which the config does not have");
+            let error = Error::new(codes::PLUGIN_LOAD, message).with_context("agent_id", agent_id.as_str());
             return Err(match did_you_mean(agent_id, agents.keys().map(String::as_str)) {
                 Some(hint) => error.with_hint(hint),
                 None => error,
@@ -287,6 +266,7 @@ impl RuntimeBuilder {
             live,
             redactor,
             errors: self.registry.errors().to_vec(),
+            sessions: Arc::new(sessions),
             lock_timeout_ms: self.config.session.lock_timeout_ms,
             host: self.host,
             subscribers: self.subscribers,
@@ -318,8 +298,6 @@ impl Runtime {
             config,
             host: Arc::new(SystemHost),
             subscribers: Vec::new(),
-            tools: Vec::new(),
-            patterns: BTreeMap::new(),
             credentials: BTreeMap::new(),
             registry: Registry::new(),
             only: None,
@@ -341,13 +319,34 @@ impl Runtime {
         self.run_detailed(RunRequest::for_output(agent_id, input)).await?.into_output()
     }
 
+    /// Runs an agent, and gives its output as a `T`: see [`RunRequest::output`].
+    ///
+    /// ```no_run
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Invoice;
+    /// # async fn example(runtime: aplomb::Runtime) -> Result<(), aplomb::Error> {
+    /// let invoice = runtime.run_as::<Invoice>("clerk", "Invoice R7, 10 cents.").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Why the run failed.
+    pub async fn run_as<T>(&self, agent_id: &str, input: impl Into<RunInput>) -> Result<T, Error>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        self.run_detailed(RunRequest::for_output(agent_id, input).output()).await?.into_output()
+    }
+
     /// Runs an agent, and gives everything that there is to know. A run that failed is a result, too.
     ///
     /// # Errors
     ///
     /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
     /// was run.
-    pub async fn run_detailed(&self, request: RunRequest) -> Result<RunResult, Error> {
+    pub async fn run_detailed<T: 'static>(&self, request: RunRequest<T>) -> Result<RunResult<T>, Error> {
         Ok(self.prepare(request, Entry::Run, None, None)?.await)
     }
 
@@ -357,7 +356,7 @@ impl Runtime {
     ///
     /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
     /// was run.
-    pub fn run_stream(&self, request: RunRequest) -> Result<RunStream, Error> {
+    pub fn run_stream<T: 'static>(&self, request: RunRequest<T>) -> Result<RunStream<T>, Error> {
         let chunks = ChunkQueue::default();
         let run = self.prepare(request, Entry::Run, None, Some(chunks.clone()))?;
         Ok(RunStream::new(run, chunks))
@@ -375,23 +374,41 @@ impl Runtime {
         Exec { runtime: self.clone(), request: RunRequest::for_output(agent_id, input), hook: None }
     }
 
-    /// Forgets a session's conversation.
+    /// What was said in a session's runs that completed, as the session store has it; nothing of one that there is not. Runs
+    /// whose session nobody can name again ([`run`](Runtime::run), [`exec`](Runtime::exec)) are in none.
     ///
     /// # Errors
     ///
-    /// `session.error` while a run of the session is under way.
-    pub fn close_session(&self, session_id: &str) -> Result<(), Error> {
-        let sessions = self.0.agents.values().filter_map(|agent| agent.sessions.as_ref());
+    /// `session.error` if the store fails.
+    pub async fn transcript(&self, session_id: &str) -> Result<Vec<Arc<Message>>, Error> {
+        self.0.sessions.load(session_id).await.map_err(|error| error.or_context("session_id", session_id))
+    }
+
+    /// Forgets a session: its transcript, and what agents remember of it.
+    ///
+    /// # Errors
+    ///
+    /// `session.error` while a run of the session is under way, or if something of it could not be forgotten; the rest is.
+    pub async fn close_session(&self, session_id: &str) -> Result<(), Error> {
+        let in_session = |error: Error| error.or_context("session_id", session_id);
         // No run of it begins before all of it is forgotten.
-        let held: Option<Vec<_>> = sessions.map(|sessions| sessions.try_hold(session_id)).collect();
-        let Some(held) = held else {
+        let Some(_held) = self.0.sessions.try_hold(session_id) else {
             let message = format!("a run of session {session_id:?} is under way");
-            return Err(Error::new(codes::SESSION_ERROR, message)
-                .with_hint("cancel it, or wait for its end")
-                .with_context("session_id", session_id));
+            return Err(in_session(
+                Error::new(codes::SESSION_ERROR, message).with_hint("cancel it, or wait for its end"),
+            ));
         };
-        held.iter().for_each(Held::forget);
-        Ok(())
+        let mut forgotten = self.0.sessions.forget(session_id).await;
+        for (agent_id, agent) in &self.0.agents {
+            let Some(memory) = &agent.memory else { continue };
+            forgotten = forgotten.and(memory.forget(session_id).map_err(|error| {
+                let message = format!("agent {agent_id:?} remembers session {session_id:?} still");
+                Error::new(codes::SESSION_ERROR, message)
+                    .with_cause(error)
+                    .with_context("agent_id", agent_id.as_str())
+            }));
+        }
+        forgotten.map_err(in_session)
     }
 
     /// What a request asks for: the agent, what it is told, and the run's name for the run alone.
@@ -411,14 +428,33 @@ impl Runtime {
     }
 
     /// The run, not begun.
-    fn prepare(
+    fn prepare<T: 'static>(
         &self,
-        mut request: RunRequest,
+        request: RunRequest<T>,
         entry: Entry,
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
-    ) -> Result<BoxFuture<'static, RunResult>, Error> {
-        let (agent, message, live) = self.accept(&mut request).map_err(|error| {
+    ) -> Result<BoxFuture<'static, RunResult<T>>, Error> {
+        let output = request.output.clone();
+        // Whatever is wanted of it, a run is carried out in the same way, and gives a text.
+        let request = request.with_output(Output::text());
+        let run = self.prepare_known(request, output.form.as_ref(), entry, hook, stream)?;
+        Ok(run.map(move |result| result.read_as(&output)).boxed())
+    }
+
+    fn prepare_known(
+        &self,
+        mut request: RunRequest,
+        form: Option<&Form>,
+        entry: Entry,
+        hook: Option<Arc<dyn Subscriber>>,
+        stream: Option<ChunkQueue>,
+    ) -> Result<impl Future<Output = RunResult> + Send + use<>, Error> {
+        let accepted = form.map(Form::check).transpose().and_then(|check| {
+            let (agent, message, live) = self.accept(&mut request)?;
+            Ok((agent, message, live, check.map(Arc::new)))
+        });
+        let (agent, message, live, check) = accepted.map_err(|error| {
             error
                 .or_context("agent_id", request.agent_id.as_str())
                 .or_context("session_id", request.session_id.as_deref())
@@ -432,6 +468,8 @@ impl Runtime {
             budget,
             timeout,
             cancellation,
+            max_validation_retries,
+            output: _,
             credential,
             session_can_go_on,
         } = request;
@@ -464,12 +502,13 @@ impl Runtime {
                 .map(|timeout| TimeLimit { limit_ms: in_ms(timeout), setting: "timeout".to_owned() }),
             budget,
             // What nobody can name again is not worth remembering.
-            remembers: agent.sessions.is_some() && session_can_go_on,
+            remembers: session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
             // The driver knows them when the run begins.
             benches: Vec::new(),
             own_credential,
             watched: publisher.is_watched(),
+            output: Form::wanted(form, max_validation_retries),
         };
         let publisher = SharedPublisher::new(publisher);
         let told = publisher.clone();
@@ -480,17 +519,19 @@ impl Runtime {
             // What a tenant's own account has used up says nothing about anybody else's.
             benches: if own_credential { Benches::default() } else { agent.benches.clone() },
             tools: agent.tools.clone(),
-            sessions: agent.sessions.clone(),
+            sessions: self.0.sessions.clone(),
+            memory: agent.memory.clone(),
             lock_timeout_ms: self.0.lock_timeout_ms,
             clock,
             publisher,
             cancellation,
+            check,
         };
         let ended = move |finished| {
             drop(live);
             RunResult::of(&identity, finished, &told.redactor(), &runtime.0.errors)
         };
-        Ok(driver.drive(Box::new(start)).map(ended).boxed())
+        Ok(driver.drive(Box::new(start)).map(ended))
     }
 }
 
@@ -539,41 +580,59 @@ fn new_id(host: &dyn Host) -> String {
 
 /// A call by [`Runtime::exec`], which begins when it is awaited.
 #[must_use = "nothing happens until it is awaited"]
-pub struct Exec {
+pub struct Exec<T = String> {
     runtime: Runtime,
-    request: RunRequest,
+    request: RunRequest<T>,
     hook: Option<Arc<dyn Subscriber>>,
 }
 
-impl Exec {
+impl<T> Exec<T> {
+    /// Has it give a `U`: see [`RunRequest::output`].
+    pub fn output<U: DeserializeOwned + JsonSchema>(self) -> Exec<U> {
+        let Exec { runtime, request, hook } = self;
+        Exec { runtime, request: request.output(), hook }
+    }
+
+    /// Has it give JSON that fits a schema of that name: see [`RunRequest::output_schema`].
+    pub fn output_schema(self, name: impl Into<String>, schema: Value) -> Exec<Value> {
+        let Exec { runtime, request, hook } = self;
+        Exec { runtime, request: request.output_schema(name, schema), hook }
+    }
+
+    /// Lets the model correct its output that often, 3 times if nothing is said.
+    pub fn max_validation_retries(mut self, max_validation_retries: u32) -> Exec<T> {
+        self.request = self.request.max_validation_retries(max_validation_retries);
+        self
+    }
+
     /// Calls `hook` before each wait for a retry.
-    pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec {
+    pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec<T> {
         self.hook = Some(Arc::new(RetryHook(hook)));
         self
     }
 
     /// Limits what it may use.
-    pub fn budget(mut self, budget: RunBudget) -> Exec {
+    pub fn budget(mut self, budget: RunBudget) -> Exec<T> {
         self.request = self.request.budget(budget);
         self
     }
 
     /// Limits the time.
-    pub fn timeout(mut self, timeout: Duration) -> Exec {
+    pub fn timeout(mut self, timeout: Duration) -> Exec<T> {
         self.request = self.request.timeout(timeout);
         self
     }
 
     /// Lets it be cancelled.
-    pub fn cancellation(mut self, cancellation: Cancellation) -> Exec {
+    pub fn cancellation(mut self, cancellation: Cancellation) -> Exec<T> {
         self.request = self.request.cancellation(cancellation);
         self
     }
 }
 
-impl IntoFuture for Exec {
-    type Output = Result<String, Error>;
-    type IntoFuture = BoxFuture<'static, Result<String, Error>>;
+impl<T: Send + 'static> IntoFuture for Exec<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = BoxFuture<'static, Result<T, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
         let Exec { runtime, request, hook } = self;

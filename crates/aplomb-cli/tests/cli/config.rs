@@ -133,6 +133,51 @@ fn validate_says_whether_the_agents_could_keep_to_a_limit_of_cost_as_run_does() 
     assert!(told.stderr.contains("note: agents[0].llm.pricing: ") && told.stderr.contains("cached_write"));
 }
 
+#[test]
+fn a_limit_of_cost_names_the_agent_by_its_place_and_hides_no_warning() {
+    let llm = json!({"provider": "openai", "model": "m", "api_key_env": "APLOMB_TEST_NOT_SET"});
+    let agents = ["one", "two"].map(|id| json!({"id": id, "llm": llm}));
+    let two = file(&format!("{:#}", json!({"version": "1.0", "agents": agents})));
+    let path = two.path().to_str().unwrap();
+    for arguments in [
+        &["run", path, "--agent", "two", "--input", "hi", "--max-cost-usd", "1", "--format", "json"][..],
+        &[
+            "validate",
+            path,
+            "--max-cost-usd",
+            "1",
+            "--set",
+            "agents.0.llm.pricing={\"input\": 1, \"output\": 1}",
+            "--format",
+            "json",
+        ],
+    ] {
+        let told = call(arguments).json();
+        assert_eq!(told["error_details"]["context"]["path"], "agents[1].llm", "{told}");
+    }
+    let told = call(&["validate", path, "--max-cost-usd", "1", "--strict"]).stderr;
+    assert_eq!(told.matches("max_cost_usd").count(), 2, "{told}");
+    assert_eq!(told.matches("which is not set").count(), 2, "{told}");
+    // A model's name that is from the environment is not shown.
+    let flag = ["--set", "agents.0.llm.model=${CARGO_PKG_NAME}"];
+    let told = call(&[&["validate", path, "--max-cost-usd", "1"][..], &flag].concat()).stderr;
+    assert!(told.contains("openai/${CARGO_PKG_NAME} has no known price"), "{told}");
+    // What to do where there is no price is nothing to say where there is no limit.
+    assert_eq!(call(&["validate", path, "--unpriced", "allow"]).code, Some(1));
+}
+
+#[test]
+fn the_help_of_run_tells_its_two_time_limits_apart_and_has_the_budget_alone_under_its_heading() {
+    let help = call(&["run", "--help"]).stdout;
+    let (options, budget) = help.split_once("\nBudget:\n").unwrap();
+    assert!(options.contains("--timeout-ms") && options.contains("execution.timeout"), "{help}");
+    assert!(options.contains("--format") && !budget.contains("--format"), "{help}");
+    assert!(budget.contains("--max-duration-ms") && budget.contains("execution.budget_exhausted"), "{help}");
+    // Where nothing is run, a limit of cost is a question.
+    let help = call(&["validate", "--help"]).stdout;
+    assert!(help.contains("Refuse agents that could not keep to this cost"), "{help}");
+}
+
 // ---- schema and list-plugins.
 
 #[test]

@@ -109,6 +109,20 @@ fn a_run_that_is_out_of_time_says_which_limit_and_exits_with_3() {
     assert!(run.stderr.contains("error[execution.timeout]"), "{}", run.stderr);
 }
 
+#[test]
+fn a_failure_that_cannot_be_waited_out_names_the_limit_that_says_so() {
+    let busy = json!({"reply": {"http": {"status": 429, "headers": {"retry-after": "30"}, "body": {}}}});
+    let config = config(json!([busy]));
+    for (option, named) in [
+        ("--timeout-ms", "the run's timeout (20000 ms)"),
+        ("--max-duration-ms", "the budget's max_duration_ms (20000 ms)"),
+    ] {
+        let run = run(config.path().to_str().unwrap(), &["--input", "hi", option, "20000"]);
+        assert_eq!(run.code, Some(3));
+        assert!(run.stderr.contains("error[llm.rate_limit]") && run.stderr.contains(named), "{}", run.stderr);
+    }
+}
+
 /// An agent that calls its tool for ever. Each answer costs 1,000 × 3 + 100 × 15 millionths of a dollar: 0.0045 USD.
 fn without_end() -> tempfile::NamedTempFile {
     let usage = json!({"prompt_tokens": 1_000, "completion_tokens": 100});

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, State, Waiting};
-use super::{AgentSpec, Effect, EffectId, Input, RunBudget, RunStart, StopReason, TimeLimit, TimerKind};
+use super::{
+    AgentSpec, Effect, EffectId, Input, Purpose, RunBudget, RunStart, StopReason, TimeLimit, TimerKind,
+};
 use crate::error::{Error, codes};
 use crate::failure::{Reason, classify};
 use crate::message::{Role, normalise};
@@ -19,12 +21,16 @@ use crate::record::{Fact, Record};
 pub struct Machine {
     agent: Arc<AgentSpec>,
     pattern: Arc<dyn Pattern>,
+    /// Of the pattern, which is asked once: in a run it may panic in one place alone.
+    kind: Arc<str>,
+    version: u32,
 }
 
 impl Machine {
     /// The machine of an agent.
     pub fn new(agent: Arc<AgentSpec>, pattern: Arc<dyn Pattern>) -> Machine {
-        Machine { agent, pattern }
+        let (kind, version) = (pattern.kind().into(), pattern.version());
+        Machine { agent, pattern, kind, version }
     }
 
     /// Whether a run of the agent can keep to a budget.
@@ -51,6 +57,8 @@ impl Machine {
         let mut turn = Turn {
             agent: &self.agent,
             pattern: &*self.pattern,
+            kind: &self.kind,
+            version: self.version,
             at,
             entropy,
             state: state.clone(),
@@ -66,6 +74,8 @@ impl Machine {
 pub(super) struct Turn<'a> {
     pub(super) agent: &'a AgentSpec,
     pattern: &'a dyn Pattern,
+    kind: &'a str,
+    version: u32,
     pub(super) at: u64,
     pub(super) entropy: u64,
     pub(super) state: State,
@@ -168,6 +178,7 @@ impl Turn<'_> {
                 self.tool_failed(effect, &tool, error);
                 self.advance_after_batch();
             }
+            Input::Validated { effect, checked } => return self.validated(effect, checked),
             Input::EffectPanicked { effect, message } => {
                 if let Some(tool) = self.awaits_tool(effect) {
                     let error =
@@ -181,6 +192,9 @@ impl Turn<'_> {
                 } else if self.awaits_credential(effect) {
                     // Whatever was to read it did not get another one.
                     self.credential_read(effect, false);
+                } else if self.state.validation.waiting.as_ref().is_some_and(|(id, _)| *id == effect) {
+                    let message = format!("the check of the output panicked: {message}");
+                    self.fail(Error::new(codes::EXECUTION_ERROR, message));
                 } else {
                     return false;
                 }
@@ -215,6 +229,7 @@ impl Turn<'_> {
             benches,
             own_credential,
             watched,
+            output,
         } = start;
         let EffectId(first) = self.state.next_effect();
         let timeout_ms = time_limit.as_ref().map(|limit| limit.limit_ms);
@@ -225,7 +240,7 @@ impl Turn<'_> {
             identity,
             wall_ms,
             entry,
-            pattern: (self.pattern.kind().to_owned(), self.pattern.version()),
+            pattern: (self.kind.to_owned(), self.version),
             messages,
             time_limit,
             timer: timer.map(|(effect, _)| effect),
@@ -233,6 +248,7 @@ impl Turn<'_> {
             watched,
             benches,
             own_credential,
+            output,
             budget,
             models: self.agent.priced_models(),
         });
@@ -256,7 +272,7 @@ impl Turn<'_> {
         // Calls that are refused on the spot take no time: a pattern that asks for nothing else would never end.
         for _ in 0..=self.agent.max_steps {
             match self.ask_pattern() {
-                Ask::Model => return self.open_call(),
+                Ask::Model => return self.open_call(Purpose::Answer),
                 Ask::Tools(calls) if calls.is_empty() => break,
                 Ask::Tools(calls) => {
                     self.open_batch(calls);
@@ -264,14 +280,15 @@ impl Turn<'_> {
                         return;
                     }
                 }
-                Ask::Finish(output) => return self.finish(StopReason::Completed, Some(output), None),
+                Ask::Finish(output) => return self.conclude(output),
+                Ask::Fail(error) if error.is_a(codes::LLM_MODEL_RETRY) => {
+                    return self.reject_last_answer(error);
+                }
                 Ask::Fail(error) => return self.fail(error),
             }
         }
-        let message = format!(
-            "pattern {} asks for tools that there are not, and for nothing else",
-            self.pattern.kind()
-        );
+        let message =
+            format!("pattern {} asks for tools that there are not, and for nothing else", self.kind);
         self.fail(Error::new(codes::PATTERN_ERROR, message));
     }
 
@@ -280,10 +297,7 @@ impl Turn<'_> {
         let view = View { transcript: &self.state.transcript, finish: self.state.finish.as_ref() };
         catch_unwind(AssertUnwindSafe(|| self.pattern.next(view))).unwrap_or_else(|panic| {
             let what = panic_message(&*panic);
-            Ask::Fail(Error::new(
-                codes::PATTERN_ERROR,
-                format!("pattern {} panicked: {what}", self.pattern.kind()),
-            ))
+            Ask::Fail(Error::new(codes::PATTERN_ERROR, format!("pattern {} panicked: {what}", self.kind)))
         })
     }
 
@@ -312,7 +326,7 @@ impl Turn<'_> {
         self.finish(error.stop_reason(), None, Some(error));
     }
 
-    fn finish(&mut self, stop_reason: StopReason, output: Option<String>, error: Option<Error>) {
+    pub(super) fn finish(&mut self, stop_reason: StopReason, output: Option<String>, error: Option<Error>) {
         if let (Some(_), Some(error)) = (&self.state.call, &error) {
             self.announce_call_failed(error);
         }
@@ -323,7 +337,9 @@ impl Turn<'_> {
         if stop_reason == StopReason::Completed && remembers && answered {
             // The next run takes the session's conversation for what its own first target said. The names of calls are
             // looked at all together, so that none gets one that an earlier turn has.
+            // What was rejected is no part of what it goes on from.
             let said = self.state.transcript.iter().enumerate();
+            let said = said.filter(|(place, _)| !self.state.set_aside.contains(place));
             let marked = said.map(|(place, message)| (message, self.state.author(place) > 0));
             let whole = normalise(marked, self.agent.target_at(0).call_ids);
             let messages = whole.into_iter().skip(self.state.turn).collect();
@@ -347,7 +363,8 @@ impl Turn<'_> {
         });
         let step_timer = self.state.call.as_ref().and_then(|call| call.step_timer);
         let timer = self.state.opening.as_ref().and_then(|opening| opening.timer);
-        let waiting = waiting.or(self.state.acquiring);
+        let checked = self.state.validation.waiting.as_ref().map(|(effect, _)| *effect);
+        let waiting = waiting.or(self.state.acquiring).or(checked);
         let open: Vec<_> = self.state.batch.iter().filter(|tool| tool.result.is_none()).cloned().collect();
         let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect()));
         let effects = effects.chain(step_timer).chain(timer);

@@ -74,7 +74,7 @@ fn a_user_may_say_where_a_vendor_is_and_must_where_it_is_not_known() {
     for vendor in ["openai_compatible", "azure"] {
         let error = model(vendor, "m", |_| {}).unwrap_err();
         assert_eq!(error.code().as_str(), "config.validation");
-        assert!(error.to_string().contains("llm.api_base"), "{error}");
+        assert_eq!(error.context("path"), Some(&"llm.api_base".into()), "{error}");
     }
 }
 
@@ -107,7 +107,7 @@ fn azure_is_reached_by_version_and_deployment_or_without() {
     let further = format!("{resource}/openai/deployments/other");
     assert_eq!(azure(Some("2024-10-21"), None, &further), (further.clone(), version));
     let error = model("openai", "m", |wanted| wanted.api_version = Some("1".to_owned())).unwrap_err();
-    assert!(error.to_string().contains("llm.api_version"), "{error}");
+    assert_eq!(error.context("path"), Some(&"llm.api_version".into()), "{error}");
 }
 
 #[test]

@@ -571,7 +571,8 @@ fn torn(text: &str, error: &serde_json::Error) -> String {
         return "it is no JSON: it ends too early".to_owned();
     }
     let what = error.to_string();
-    let what = what.split(" at line ").next().unwrap_or_default();
+    // It would name what it takes a word for by its first letter.
+    let what = what.split(" at line ").next().unwrap_or_default().replace("expected ident", "expected value");
     format!("it is no JSON from character {character} on: {what}")
 }
 

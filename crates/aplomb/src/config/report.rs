@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::document::{Content, Document, Node, Place, is_secret};
 use super::problem::{Path, Problem};
 use super::providers::Provider;
-use super::{Config, LlmConfig, env, problem};
+use super::{BUILT_IN, Config, LlmConfig, env, problem};
+use crate::plugins::Registry;
 
 /// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,7 +39,7 @@ impl fmt::Display for Warning {
 
 impl Config {
     /// What is likely to be a mistake.
-    pub(crate) fn suspicions(&self) -> Vec<Problem> {
+    pub(crate) fn suspicions(&self, registry: &Registry) -> Vec<Problem> {
         let mut problems = Vec::new();
         for variable in self.loaded.2.iter() {
             let problem = Problem::new(codes::CONFIG_LOAD, "", "this variable sets nothing").at(variable);
@@ -56,7 +57,7 @@ impl Config {
                     None => problem,
                 });
             };
-            if let Err(error) = crate::model::check_key(llm) {
+            if let Err(error) = crate::model::check_key(llm, registry) {
                 let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
                 let help = error.hint().unwrap_or_default();
                 suspect(codes::CONFIG_LOAD, &at.field(key), error.message(), help);
@@ -84,7 +85,7 @@ impl Config {
     pub fn notes(&self) -> Vec<Warning> {
         let mut notes = Vec::new();
         self.each_model(&mut |at, llm| {
-            let is_script = matches!(Provider::find(&llm.provider), Some(Provider::Mock));
+            let is_script = matches!(BUILT_IN.find_provider(&llm.provider), Some(Provider::Mock));
             let mut note = |path: &Path<'_>, what: &str, help: &str| {
                 let note = Problem::invalid(path, what).help(help);
                 notes.push(match self.node(path) {
@@ -124,15 +125,15 @@ impl Config {
         }
     }
 
-    /// What stands for the name of an agent's model where that is from the environment; the first model's place is 0.
-    pub(crate) fn shown_model(&self, agent: usize, place: usize) -> Option<&str> {
+    /// What stands for a key of an agent's model where its value is from the environment; the first model's place is 0.
+    pub(crate) fn in_place_of(&self, agent: usize, place: usize, key: &str) -> Option<&str> {
         let root = &self.loaded.0.as_ref()?.root;
         let llm = root.at(&["agents"])?.items().get(agent)?.at(&["llm"])?;
         let llm = match place.checked_sub(1) {
             None => llm,
             Some(place) => llm.at(&["fallbacks"])?.items().get(place)?,
         };
-        llm.at(&["model"])?.written.as_deref()
+        llm.at(&[key])?.written.as_deref()
     }
 
     /// Suspicions as warnings.
@@ -158,8 +159,11 @@ impl Config {
         let of_agents = self.agents.iter().flat_map(|agent| {
             let tools = agent.tools.iter().map(|tool| &tool.config);
             let plugins = tools.chain(agent.memory.iter().map(|memory| &memory.config));
-            let models = [&agent.llm].into_iter().chain(&agent.llm.fallbacks).map(|llm| &llm.extra_body);
-            plugins.chain([&agent.pattern.config]).chain(models)
+            let assembler = agent.context_assembler.iter().map(|assembler| &assembler.config);
+            let models = [&agent.llm].into_iter().chain(&agent.llm.fallbacks);
+            let models = models.flat_map(|llm| [&llm.extra_body, &llm.provider_config]);
+            let plugins = plugins.chain([&agent.pattern.config, &agent.tool_executor.config]);
+            plugins.chain(assembler).chain(models)
         });
         for config in of_agents.chain([&self.events.config, &self.session.config]) {
             config.0.iter().for_each(|(field, value)| credentials_in(field, value, &mut found));

@@ -53,6 +53,7 @@ fn paths_that_lead_nowhere() {
         ("a misspelt key and a text that reads as a number", &["agents.0.llm.modle=4"]),
         ("a misspelt table", &["sesion.lock_timeout_ms=0"]),
         ("a key that is far from all", &["agents.0.llm.banana=1"]),
+        ("a key that is there in another case", &["Agents.0.name=x"]),
         ("a key of another system", &["agents.0.llm.api_key=sk-proj-abcdefghijklmnopqrst"]),
         ("no such agent", &["agents.asistant.llm.model=gpt-4o"]),
         ("no such agent, and none near", &["agents.banana.llm.model=gpt-4o"]),
@@ -79,6 +80,81 @@ fn values_that_do_not_fit() {
         ("null where something is needed", &["agents.0.id=null"]),
         ("an address that is none", &["agents.0.llm.api_base=127.0.0.1"]),
     ]));
+}
+
+#[test]
+fn values_that_are_nearly_what_is_expected() {
+    golden!(said(&[
+        ("a list without its end", &["agents.0.llm.fallback_on=[\"auth\","]),
+        ("a list without quotes", &["agents.0.llm.fallback_on=[auth]"]),
+        ("an object with a word in it", &["agents.0.llm.retry={\"max_attempts\": two}"]),
+        ("a number with a zero before it", &["agents.0.llm.max_tokens=010"]),
+        ("a number in quotes", &["agents.0.llm.max_tokens=\"10\""]),
+        ("nothing", &["agents.0.llm.max_tokens="]),
+        ("a word for a boolean", &["agents.0.tools.calc.enabled=yes"]),
+        ("a version to come", &["version=2"]),
+        ("more ms than a number holds", &["agents.0.llm.timeout_ms=1e30"]),
+        ("a variable for a number", &["agents.0.llm.max_tokens=${CARGO_PKG_VERSION_MAJOR}"]),
+    ]));
+}
+
+#[test]
+fn an_id_with_dots_is_said_in_brackets_and_no_id_is_called_the_only_one_that_is_not() {
+    let dots = but("\"assistant\"", "\"my.agent\"");
+    let error = refused(&dots, &["agents.my.agent.llm.model=x"]);
+    assert!(error.message().contains("write agents[my.agent]"), "{error}");
+    // One of two ids is from the environment, and is not shown.
+    let two = but("\"agents\": [", "\"agents\": [{\"id\": \"${CARGO_PKG_NAME}\", \"llm\": {}}, ");
+    let error = refused(&two, &["agents.banana.llm.model=x"]);
+    assert!(!error.message().contains("only id") && error.message().contains("by its place"), "{error}");
+}
+
+#[test]
+fn a_credential_in_a_path_is_in_no_message() {
+    for key in [
+        "sk-ant-api03-canaryabcdefgh",
+        "AKIACANARYEXAMPLE777",
+        "eyJhbGciOiJIUzI1NiJ9.eyJjYW5hcnkiOjF9.c2lnbmVk",
+    ] {
+        for assignment in [
+            format!("agents.0.{key}=1"),
+            format!("agents.{key}.llm.model=1"),
+            format!("agents[{key}].llm.model=1"),
+            format!("agents.0.llm.extra_body.{key}=1"),
+            format!("agents.0.llm.extra_body.{key}"),
+            format!("{key}=1"),
+        ] {
+            let error = refused(RIGHT, &[&assignment, "agents.0.bananas=1"]);
+            let told = format!("{error}\n{}", serde_json::to_string(&error.details()).unwrap());
+            assert!(key.split('.').all(|part| !told.contains(part)), "{assignment}: {told}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_script_is_said_at_its_flag_and_without_the_text() {
+    let mock =
+        r#"agents.0.llm={"provider": "mock", "script": {"steps": [{"reply": {"http": {"status": 500}}}]}}"#;
+    let canary = "canary-51c9e2aa70b1";
+    for (wrong, flag) in [
+        (format!("agents.0.llm.script.steps.0.reply.http.status={canary}"), "status"),
+        (format!("agents.0.llm.script.at_end={canary}"), "at_end"),
+        ("agents.0.llm.script.stepz=1".to_owned(), "stepz"),
+        ("agents.0.llm.script.steps.0.reply.http.stauts=1".to_owned(), "stauts"),
+    ] {
+        let error = refused(RIGHT, &[mock, &wrong]);
+        let caret = "^".repeat(if wrong.ends_with("=1") { flag.len() } else { 1 });
+        let place = format!("{flag})\n");
+        assert!(
+            error.message().contains(&place) && error.message().ends_with(&format!(" {caret}")),
+            "{error}"
+        );
+        assert!(!format!("{error}{:?}", error.details()).contains(canary), "{error}");
+    }
+    // A key with dots has its place, too.
+    let headers = "agents.0.llm.script.steps.0.reply.http.headers={\"a.b\": 5}";
+    let error = refused(RIGHT, &[mock, headers]);
+    assert!(error.message().contains("headers)\n") && error.message().ends_with(" ^"), "{error}");
 }
 
 #[test]

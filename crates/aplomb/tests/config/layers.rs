@@ -61,6 +61,8 @@ fn a_value_is_json_where_the_schema_takes_it_and_else_a_text() {
         ("llm.model", "a=b", json!("a=b")),
         ("llm.temperature", "0.2", json!(0.2)),
         ("llm.temperature", "1", json!(1.0)),
+        ("llm.max_tokens", "1e3", json!(1_000)),
+        ("llm.timeout_ms", "2000.0", json!(2_000)),
         ("llm.stream", "never", json!("never")),
         ("llm.fallback_on", "[\"auth\"]", json!(["auth"])),
         ("llm.retry", "{\"max_attempts\": 2, \"jitter\": \"none\"}", json!(2)),
@@ -168,6 +170,18 @@ fn each_value_knows_where_it_comes_from() {
         json!({"path": "agents[0].llm.model", "value": "gpt-4o", "source": {"kind": "flag", "file": null, "line": null,
             "column": null, "variable": null, "flag": "--set agents.assistant.llm.model", "replaced": []}})
     );
+    // Null is a value where it is sent, and a key with a dot is one key.
+    let body = r#"agents.0.llm.extra_body={"n": null, "a.b": 1, "a": {"b": 2}, "": 3}"#;
+    let settings = set(RIGHT, [body]).unwrap().provenance(false).unwrap();
+    for (path, value) in [
+        ("agents[0].llm.extra_body.n", Value::Null),
+        (r#"agents[0].llm.extra_body["a.b"]"#, json!(1)),
+        ("agents[0].llm.extra_body.a.b", json!(2)),
+        (r#"agents[0].llm.extra_body[""]"#, json!(3)),
+    ] {
+        let (setting, place) = source(&settings, path);
+        assert_eq!((&setting.value, place.as_str()), (&value, "--set agents.0.llm.extra_body"), "{path}");
+    }
     // What the program changes later is the program's.
     config.agents[0].llm.model = Some("mine".to_owned());
     let settings = config.provenance(false).unwrap();
@@ -206,6 +220,11 @@ fn a_mistake_that_is_found_later_and_a_warning_name_the_layer_of_the_value() {
     );
     assert_eq!(warnings[0].place.flag.as_deref(), Some("--set agents.0.llm.api_key_env"));
     assert_eq!((warnings[0].place.file.as_deref(), warnings[0].place.line), (None, None));
+    // One of a key with dots.
+    let text = but("\"model\": \"m\",", "\"model\": \"m\", \"extra_headers\": {\"x.api.key\": \"plain\"},");
+    let warnings = Runtime::builder(set(&text, []).unwrap()).validate(false).unwrap();
+    assert_eq!(warnings[0].path, r#"agents[0].llm.extra_headers["x.api.key"]"#);
+    assert_eq!(warnings[0].place.line, Some(10));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
@@ -10,28 +11,28 @@ use aplomb::config::Config;
 use aplomb::error::{AgentError, Code, Declaration, IDENTIFIERS};
 use aplomb::event::names;
 use aplomb::host::{Host, SystemHost};
+use aplomb::plugins::{NoConfig, Registry};
 use aplomb::tools::{Tool, ToolContext};
 use aplomb::{
-    Ask, Cancellation, Capability, Error, ErrorDetails, Event, Pattern, RunBudget, RunRequest, Runtime,
-    StopReason, View, codes,
+    Ask, Cancellation, Capability, EnvCredential, Error, ErrorDetails, Event, Pattern, RunBudget, RunRequest,
+    Runtime, StopReason, View, codes,
 };
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use serde_json::{Value, json};
 
 /// The codes that nothing raises yet, and what will.
 const PENDING: &[(&str, &str)] = &[
-    ("execution.output_validation", "structured output"),
     ("execution.in_doubt", "durable runs"),
     ("execution.journal_mismatch", "durable runs and replay"),
     ("session.lease_lost", "stored sessions"),
-    ("llm.model_retry", "structured output, which consumes it"),
     ("tool.cancelled", "the tool executors, which end a call in order"),
 ];
 
 /// Raised only when nothing more precise is known, which is always known so far.
 const PARENTS: &[&str] = &["config.error", "user.error"];
 
-/// Too coarse for a way out: the message and the cause have to say it. errors.md §3 names no hint for them.
+/// Too coarse for a way out: the message and the cause have to say it; or consumed on the way. errors.md §3 names no hint
+/// for them.
 const HINTLESS: &[&str] = &[
     "openagents.error",
     "plugin.error",
@@ -41,6 +42,7 @@ const HINTLESS: &[&str] = &[
     "tool.retryable",
     "tool.permanent",
     "llm.error",
+    "llm.model_retry",
 ];
 
 // ---- What is raised where.
@@ -95,7 +97,7 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
         |_| Box::pin(unbuilt(|agent| agent["llm"]["api_base"] = json!("127.0.0.1"))),
         &[],
     ),
-    (codes::PLUGIN_ERROR, "a tool that panics when asked", |_| Box::pin(with_tool("assistant", Panics)), &[]),
+    (codes::PLUGIN_ERROR, "a tool that panics when asked", |_| Box::pin(with_tool(Panics)), &[]),
     (codes::PLUGIN_ERROR, "a code that is taken", |_| Box::pin(two_errors_of_one_code()), &[]),
     (
         codes::PLUGIN_LOAD,
@@ -103,25 +105,31 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
         |_| Box::pin(unbuilt(|agent| agent["tools"] = json!([{ "id": "a", "type": "clac" }]))),
         &[],
     ),
-    (codes::PLUGIN_LOAD, "a tool for nobody", |_| Box::pin(with_tool("asistant", Probe::saying("x"))), &[]),
-    (codes::PLUGIN_LOAD, "a pattern for nobody", |_| Box::pin(with_pattern("asistant", Needy)), &[]),
-    (
-        codes::PLUGIN_CAPABILITY,
-        "a pattern that needs structured output",
-        |_| Box::pin(with_pattern("assistant", Needy)),
-        &[],
-    ),
+    (codes::PLUGIN_LOAD, "a credential for nobody", |_| Box::pin(credential_for_nobody()), &[]),
+    (codes::PLUGIN_CAPABILITY, "a pattern that needs structured output", |_| Box::pin(unschooled()), &[]),
     (
         codes::PLUGIN_CONFIG,
         "parameters that are no JSON Schema",
         |_| {
             let tool = Probe::saying("x").parameters(json!({ "type": "objekt" }));
-            Box::pin(with_tool("assistant", tool))
+            Box::pin(with_tool(tool))
         },
         &[],
     ),
     (codes::EXECUTION_ERROR, "a pattern", |code| Box::pin(by_pattern(code)), &[]),
     (codes::EXECUTION_MAX_STEPS, "a model without end", |_| Box::pin(without_end()), &["current", "limit"]),
+    (
+        codes::EXECUTION_OUTPUT_VALIDATION,
+        "a pattern that no answer is good enough for",
+        |_| Box::pin(by_pattern(codes::LLM_MODEL_RETRY)),
+        &["attempts", "last_validation_error"],
+    ),
+    (
+        codes::LLM_MODEL_RETRY,
+        "a pattern that wants a better answer",
+        |code| Box::pin(unwanted(code)),
+        &["validation_error"],
+    ),
     (
         codes::EXECUTION_MAX_STEPS,
         "too many tool calls",
@@ -257,12 +265,23 @@ async fn unbuilt(change: fn(&mut Value)) -> Raised {
     refused(built(change, |builder| builder).err()).await
 }
 
-async fn with_tool(agent: &'static str, tool: impl Tool) -> Raised {
-    refused(built(|_| (), |builder| builder.tool(agent, "probe", tool)).err()).await
+async fn with_tool(tool: impl Tool + Clone) -> Raised {
+    let registry = Registry::new().tool("probe", move |_: NoConfig| Ok(tool.clone()));
+    let named = |agent: &mut Value| agent["tools"] = json!([{ "id": "probe", "impl": "probe" }]);
+    refused(built(named, |builder| builder.plugins(registry)).err()).await
 }
 
-async fn with_pattern(agent: &'static str, pattern: impl Pattern) -> Raised {
-    refused(built(|_| (), |builder| builder.pattern(agent, pattern)).err()).await
+async fn credential_for_nobody() -> Raised {
+    refused(built(|_| (), |builder| builder.credential("asistant", EnvCredential::new("X"))).err()).await
+}
+
+async fn unschooled() -> Raised {
+    let registry = Registry::new().pattern("own", |_: NoConfig| Ok(Needy));
+    let named = |agent: &mut Value| {
+        agent["llm"]["provider"] = json!("deepseek");
+        agent["pattern"] = json!({ "impl": "own" });
+    };
+    refused(built(named, |builder| builder.plugins(registry)).err()).await
 }
 
 async fn two_errors_of_one_code() -> Raised {
@@ -365,7 +384,7 @@ async fn held_too_long() -> Raised {
 
 async fn closed_in_use() -> Raised {
     let (lab, holder) = session_in_use().await;
-    let refusal = lab.runtime.close_session("s1");
+    let refusal = lab.runtime.close_session("s1").await;
     holder.abort();
     refused(refusal.err()).await
 }
@@ -414,7 +433,8 @@ async fn twice() -> Raised {
 // ---- Patterns.
 
 /// A pattern that does what a test says.
-struct Does(Box<dyn Fn() -> Ask + Send + Sync>);
+#[derive(Clone)]
+struct Does(Arc<dyn Fn() -> Ask + Send + Sync>);
 
 impl Pattern for Does {
     fn kind(&self) -> &str {
@@ -431,16 +451,23 @@ impl Pattern for Does {
 }
 
 async fn by(next: impl Fn() -> Ask + Send + Sync + 'static) -> Raised {
-    let setup =
-        Setup::new(always(text("never"))).build(|builder| builder.pattern("assistant", Does(Box::new(next))));
+    let setup = Setup::new(always(text("never"))).pattern(Does(Arc::new(next)));
     Ended(Box::new(ended(setup.start().await, named()).await))
+}
+
+/// What is consumed on the way is the cause of what is left when that does not help.
+async fn unwanted(code: Code) -> Raised {
+    let wanting =
+        move || Ask::Fail(Error::new(code, "no colour").with_context("validation_error", "no colour"));
+    let Ended(outcome) = by(wanting).await else { panic!("a run was carried out") };
+    Cause(*outcome.result().error_details.clone().unwrap().cause.unwrap())
 }
 
 async fn by_pattern(code: Code) -> Raised {
     by(move || Ask::Fail(Error::new(code, "the plan is torn"))).await
 }
 
-/// A pattern that nothing can serve yet.
+/// A pattern that a vendor which takes no schema cannot serve.
 struct Needy;
 
 impl Pattern for Needy {
@@ -464,6 +491,7 @@ impl Pattern for Needy {
 // ---- Tools.
 
 /// A tool that panics when it is asked what it is.
+#[derive(Clone)]
 struct Panics;
 
 impl Tool for Panics {
@@ -661,11 +689,7 @@ async fn a_name_that_is_nearly_right_is_answered_with_the_right_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_is_nearly_right_is_answered_with_the_right_one() {
     let tool = |agent: &mut Value| agent["tools"] = json!([{ "id": "a", "type": "clac" }]);
-    for (raised, right) in [
-        (unbuilt(tool).await, "calc"),
-        (with_tool("asistant", Probe::saying("x")).await, "assistant"),
-        (with_pattern("asistant", Needy).await, "assistant"),
-    ] {
+    for (raised, right) in [(unbuilt(tool).await, "calc"), (credential_for_nobody().await, "assistant")] {
         assert_eq!(hint_of(&raised), format!("did you mean {right:?}?"));
     }
 }
@@ -688,17 +712,9 @@ async fn a_refusal_names_whose_it_is() {
             asked(hi_with("asistant", "hi").session_id("s1").run_id("r1")).await,
             &[("agent_id", "asistant"), ("session_id", "s1"), ("run_id", "r1")],
         ),
-        (
-            "a tool that panics",
-            with_tool("assistant", Panics).await,
-            &[("agent_id", "assistant"), ("tool_id", "probe")],
-        ),
-        (
-            "a tool for nobody",
-            with_tool("asistant", Probe::saying("x")).await,
-            &[("agent_id", "asistant"), ("tool_id", "probe")],
-        ),
-        ("a needy pattern", with_pattern("assistant", Needy).await, &[("agent_id", "assistant")]),
+        ("a tool that panics", with_tool(Panics).await, &[("agent_id", "assistant"), ("tool_id", "probe")]),
+        ("a credential for nobody", credential_for_nobody().await, &[("agent_id", "asistant")]),
+        ("a needy pattern", unschooled().await, &[("agent_id", "assistant")]),
     ] {
         let Refused(error) = raised else { panic!("it is refused") };
         for (field, value) in expected {
@@ -857,10 +873,8 @@ async fn an_error_of_ones_own_that_is_a_time_out_is_not_retried_where_the_tool_m
 /// errors.md §1: "a caller that handles a parent handles all below it".
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_ones_own_ends_a_run_as_its_parent_does_and_is_handled_like_it() {
-    let setup = Setup::new(always(text("never"))).build(|builder| {
-        let strike = Does(Box::new(|| Ask::Fail(Error::custom(Strike))));
-        builder.error::<Strike>().pattern("assistant", strike)
-    });
+    let strike = Does(Arc::new(|| Ask::Fail(Error::custom(Strike))));
+    let setup = Setup::new(always(text("never"))).pattern(strike).build(|builder| builder.error::<Strike>());
     let outcome = setup.start().await.run(named()).await;
     assert_eq!(outcome.result().stop_reason, StopReason::Timeout);
     let details = outcome.result().error_details.clone().unwrap();
@@ -909,8 +923,7 @@ async fn a_pattern_that_asks_for_nothing_but_tools_that_there_are_not_ends() {
     };
     let asks: [fn() -> Ask; 2] = [|| Ask::Tools(Vec::new()), missing];
     for ask in asks {
-        let setup = Setup::new(always(text("never")))
-            .build(move |builder| builder.pattern("assistant", Does(Box::new(ask))));
+        let setup = Setup::new(always(text("never"))).pattern(Does(Arc::new(ask)));
         let outcome = in_time(setup.start().await.run(hi())).await;
         assert_eq!((outcome.error().code(), outcome.log.len()), (codes::PATTERN_ERROR, 0));
     }
