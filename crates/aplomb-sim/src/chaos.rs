@@ -68,6 +68,9 @@ pub fn chaotic(seed: u64) -> Sim {
 
 /// Prices, and limits of the budget and of the agent.
 fn bounded(mut sim: Sim, dice: &mut fastrand::Rng) -> Sim {
+    if dice.u8(..4) == 0 {
+        sim = sim.twins();
+    }
     for target in 0..3 {
         if dice.u8(..4) > 0 {
             sim = sim.priced(target, dice.u32(..20), dice.u32(..100));

@@ -134,6 +134,7 @@ pub struct Sim {
     budget: RunBudget,
     /// By target, USD per million tokens of input and output.
     prices: BTreeMap<usize, (u32, u32)>,
+    twins: bool,
     time_limit_ms: Option<u64>,
     cancel_at: Option<u64>,
     late_inputs: bool,
@@ -159,6 +160,7 @@ pub fn sim() -> Sim {
         max_tool_calls: None,
         budget: RunBudget::default(),
         prices: BTreeMap::new(),
+        twins: false,
         time_limit_ms: None,
         cancel_at: None,
         late_inputs: false,
@@ -245,6 +247,12 @@ impl Sim {
     pub fn priced(mut self, target: usize, input: u32, output: u32) -> Sim {
         self.prices.insert(target, (input, output));
         self
+    }
+
+    /// Gives all targets one name, as of a model that is asked in two places.
+    #[must_use]
+    pub fn twins(self) -> Sim {
+        Sim { twins: true, ..self }
     }
 
     /// When the run must have ended.
@@ -344,6 +352,9 @@ impl Sim {
         agent.fallbacks = self.fallbacks.clone();
         for target in &mut agent.fallbacks {
             target.rereads_credential = self.credential.is_some();
+            if self.twins {
+                target.model.clone_from(&agent.target.model);
+            }
         }
         for (place, (input, output)) in &self.prices {
             let pricing = Some(Pricing::per_million(f64::from(*input), f64::from(*output)));

@@ -79,7 +79,7 @@ impl Turn<'_> {
 
     /// Whether nothing is left of what the run may cost.
     pub(super) fn is_spent(&self) -> bool {
-        self.budget().max_cost_usd.is_some_and(|limit| self.state.usage.known_cost() >= limit)
+        self.budget().max_cost_usd.is_some_and(|limit| self.state.known_cost >= limit)
     }
 
     /// The run's end: nothing is left of what it may cost.
@@ -91,12 +91,12 @@ impl Turn<'_> {
 
     /// Whether the run has cost more than it may.
     pub(super) fn is_overspent(&self) -> bool {
-        self.budget().max_cost_usd.is_some_and(|limit| self.state.usage.known_cost() > limit)
+        self.budget().max_cost_usd.is_some_and(|limit| self.state.known_cost > limit)
     }
 
     /// What a run says that has used up what it may cost.
     fn over_cost(&self) -> Option<Error> {
-        let (limit, cost) = (self.budget().max_cost_usd?, self.state.usage.known_cost());
+        let (limit, cost) = (self.budget().max_cost_usd?, self.state.known_cost);
         let message = format!("the run has cost {cost}; the budget's max_cost_usd is {limit}");
         let error = Error::new(codes::EXECUTION_BUDGET_EXHAUSTED, message)
             .with_hint("raise the budget's max_cost_usd, or ask for less")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::cost::PricedModel;
+use super::cost::{PricedModel, Usd};
 use super::{EffectId, Entry, Identity, RunBudget, RunUsage, StopReason, TimeLimit};
 use crate::decide::{Action, Decision, Layer, Ledger, Outcome};
 use crate::error::{Attempt, Error, ErrorDetails};
@@ -36,6 +36,9 @@ pub struct State {
     pub(super) call: Option<Call>,
     pub(super) batch: Vec<PendingTool>,
     pub(super) usage: RunUsage,
+    /// What it cost, without what nobody knows the price of: what a limit of cost goes by. What is told may be unknown where
+    /// this is not, as where two targets have one name.
+    pub(super) known_cost: Usd,
     pub(super) finished: Option<Box<Finished>>,
     latencies_ms: Vec<u64>,
     effects: u64,
@@ -380,7 +383,11 @@ impl State {
         let asked = self.call.as_ref().map(|call| call.target);
         let models = self.opening.as_ref().map(|opening| &opening.models);
         let model = models.zip(asked).and_then(|(models, asked)| models.get(asked));
-        self.usage.add_attempt(model, usage.unwrap_or_default());
+        let tokens = usage.unwrap_or_default();
+        if let Some(pricing) = model.and_then(|model| model.pricing) {
+            self.known_cost = self.known_cost + pricing.cost(tokens);
+        }
+        self.usage.add_attempt(model, tokens);
     }
 
     /// Notes one tool's result; the last one of a batch moves them all into the conversation.
