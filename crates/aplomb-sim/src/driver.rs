@@ -127,6 +127,7 @@ type Credential = dyn FnMut(u64) -> bool;
 /// A simulation, ready to be run.
 pub struct Sim {
     seed: u64,
+    run_id: Option<String>,
     policy: Policy,
     entry: Entry,
     max_steps: u32,
@@ -154,6 +155,7 @@ pub struct Sim {
 pub fn sim() -> Sim {
     Sim {
         seed: 0,
+        run_id: None,
         policy: Policy::default(),
         entry: Entry::Run,
         max_steps: 16,
@@ -181,6 +183,12 @@ impl Sim {
     #[must_use]
     pub fn seed(self, seed: u64) -> Sim {
         Sim { seed, ..self }
+    }
+
+    /// What the run is called; by its seed, unless told.
+    #[must_use]
+    pub fn run_id(self, run_id: &str) -> Sim {
+        Sim { run_id: Some(run_id.to_owned()), ..self }
     }
 
     /// What answers requests.
@@ -398,7 +406,7 @@ impl Sim {
     fn start(&self, input: &str) -> RunStart {
         RunStart {
             identity: Arc::new(Identity {
-                run_id: format!("run-{}", self.seed),
+                run_id: self.run_id.clone().unwrap_or_else(|| format!("run-{}", self.seed)),
                 session_id: "session".to_owned(),
                 agent_id: "agent".to_owned(),
             }),

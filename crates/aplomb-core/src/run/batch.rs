@@ -64,9 +64,10 @@ impl Turn<'_> {
         }
     }
 
+    /// The key of a call. The run's id has no part in it: it may be anybody's text, and may have been another run's before.
     fn idempotency_key(&self, EffectId(first): EffectId) -> String {
-        let run_id = self.state.opening.as_ref().map(|opening| opening.identity.run_id.as_str());
-        format!("{}:{first}", run_id.unwrap_or_default())
+        let stamp = self.state.opening.as_ref().map(|opening| opening.stamp);
+        format!("{:032x}-{first}", stamp.unwrap_or_default())
     }
 
     /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.

@@ -284,7 +284,8 @@ pub enum Effect {
         call: ToolCall,
         /// Its arguments.
         arguments: Value,
-        /// The same for every attempt of the call, and another one for every other call.
+        /// The same for every attempt of the call, and another one for every other call of whatever run: hexadecimal
+        /// digits and a hyphen.
         idempotency_key: String,
     },
     /// Tell when it is that late on the run's clock.

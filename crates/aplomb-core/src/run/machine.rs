@@ -234,6 +234,7 @@ impl Turn<'_> {
             benches,
             own_credential,
             budget,
+            nonce: self.entropy,
             models: self.agent.priced_models(),
         });
         self.announce_start();

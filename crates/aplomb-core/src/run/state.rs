@@ -56,6 +56,8 @@ pub(super) struct Opening {
     pub(super) watched: bool,
     pub(super) own_credential: bool,
     pub(super) budget: RunBudget,
+    /// When the run began, and its draw: no other run has both, not even one of the same id.
+    pub(super) stamp: u128,
     models: Arc<[PricedModel]>,
 }
 
@@ -153,6 +155,7 @@ impl State {
                 benches,
                 own_credential,
                 budget,
+                nonce,
                 models,
                 pattern: _,
             } => {
@@ -170,6 +173,7 @@ impl State {
                     watched: *watched,
                     own_credential: *own_credential,
                     budget: *budget,
+                    stamp: u128::from(*wall_ms) << 64 | u128::from(*nonce),
                     models: models.clone(),
                 });
                 self.count_effect(*timer);
