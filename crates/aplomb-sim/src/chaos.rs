@@ -30,6 +30,9 @@ pub fn chaotic(seed: u64) -> Sim {
             Message::text(Role::User, "before".repeat(dice.usize(1..200))),
             Message::text(Role::Assistant, "yes"),
         ]);
+        if dice.u8(..32) == 0 {
+            sim = sim.session_panics();
+        }
     }
     for _ in 0..dice.u8(..3) {
         sim = sim.fallback(pick(&mut dice, CallIds::Any, &[CallIds::NineAlphanumerics, CallIds::Words]));

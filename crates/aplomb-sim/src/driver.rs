@@ -140,6 +140,7 @@ pub struct Sim {
     cancel_at: Option<u64>,
     late_inputs: bool,
     history: Option<Vec<Arc<Message>>>,
+    session_panics: bool,
     first_accepts: CallIds,
     fallbacks: Vec<Target>,
     step_timeout_ms: Option<u64>,
@@ -167,6 +168,7 @@ pub fn sim() -> Sim {
         cancel_at: None,
         late_inputs: false,
         history: None,
+        session_panics: false,
         first_accepts: CallIds::Any,
         fallbacks: Vec::new(),
         step_timeout_ms: None,
@@ -286,6 +288,12 @@ impl Sim {
     #[must_use]
     pub fn history(self, history: Vec<Message>) -> Sim {
         Sim { history: Some(history.into_iter().map(Arc::new).collect()), ..self }
+    }
+
+    /// Has the code that is to get the session panic.
+    #[must_use]
+    pub fn session_panics(self) -> Sim {
+        Sim { session_panics: true, ..self }
     }
 
     /// Lets the credential be read again; the closure gets a draw of entropy and says whether it is another one then.
@@ -417,7 +425,7 @@ impl Sim {
                 .time_limit_ms
                 .map(|limit_ms| TimeLimit { limit_ms, setting: "timeout".to_owned() }),
             budget: self.budget,
-            remembers: self.history.is_some(),
+            remembers: self.history.is_some() || self.session_panics,
             cancelled_by: None,
             benches: self.benches.clone(),
             own_credential: false,
@@ -478,8 +486,11 @@ impl Sim {
                 world.expect(at, Some(effect), Input::CredentialRead { effect, changed });
             }
             Effect::AcquireSession { effect } => {
-                let history = self.history.clone().unwrap_or_default();
-                world.expect(at, Some(effect), Input::SessionAcquired { effect, history });
+                let input = match self.history.clone().unwrap_or_default() {
+                    _ if self.session_panics => Input::EffectPanicked { effect, message: "boom".to_owned() },
+                    history => Input::SessionAcquired { effect, history },
+                };
+                world.expect(at, Some(effect), input);
             }
             Effect::SetTimer { effect, at: due, .. } => {
                 world.expect(due.max(at), Some(effect), Input::TimerFired { effect });

@@ -181,6 +181,9 @@ impl Turn<'_> {
                 } else if self.awaits_credential(effect) {
                     // Whatever was to read it did not get another one.
                     self.credential_read(effect, false);
+                } else if self.state.acquiring == Some(effect) {
+                    let message = format!("what was to get the session panicked: {message}");
+                    self.fail(Error::new(codes::SESSION_ERROR, message));
                 } else {
                     return false;
                 }
