@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aplomb_core::decide::{Action, Layer, Mode};
-use aplomb_core::error::codes;
+use aplomb_core::error::{Error, codes};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 use aplomb_core::message::{Block, FinishReason, Role};
@@ -79,8 +79,13 @@ fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
     let opened = report.records.iter().rposition(|record| matches!(record.fact, Fact::CallOpened { .. }));
     let last_call = report.records.get(opened.unwrap_or(0)..).unwrap_or_default();
     let of_last_call = started(last_call) - refused(last_call);
+    // An answer that goes past what the run may cost is the end of its call all the same.
+    let overspent = |error: &Error| {
+        error.limit().is_some_and(|limit| limit.kind == Some("cost") && limit.current > limit.limit)
+    };
     if let Some(error) = report.error()
-        && !last_call.iter().any(|record| matches!(record.fact, Fact::ModelReplied { .. }))
+        && (overspent(&error)
+            || !last_call.iter().any(|record| matches!(record.fact, Fact::ModelReplied { .. })))
         && error.attempts().len() != of_last_call
     {
         broken.push(format!(

@@ -5,7 +5,7 @@ use super::TimeLimit;
 use super::budget::RunBudget;
 use super::machine::Turn;
 use super::state::ToolWaiting;
-use crate::error::{Error, codes};
+use crate::error::{Attempt, Error, codes};
 use crate::failure::Reason;
 
 /// A limit in a count, and who set it.
@@ -85,7 +85,27 @@ impl Turn<'_> {
     /// The run's end: nothing is left of what it may cost.
     pub(super) fn spend_out(&mut self) {
         if let Some(error) = self.over_cost() {
+            let error = self.cut_short(error, Reason::Unknown);
             self.fail(error);
+        }
+    }
+
+    /// The attempts of the call that is being answered, for the case that its answer goes past what the run may cost.
+    pub(super) fn attempts_if_overspent(&self) -> Vec<Attempt> {
+        if self.budget().max_cost_usd.is_none() {
+            return Vec::new();
+        }
+        let mut attempts = self.attempts_cut_short(codes::EXECUTION_BUDGET_EXHAUSTED, Reason::Unknown);
+        if let Some(answered) = attempts.last_mut() {
+            "answered, and went past what the run may cost".clone_into(&mut answered.text);
+        }
+        attempts
+    }
+
+    /// The run's end: an answer went past what it may cost, after these attempts.
+    pub(super) fn overspend(&mut self, attempts: Vec<Attempt>) {
+        if let Some(error) = self.over_cost() {
+            self.fail(error.with_attempts(attempts));
         }
     }
 
@@ -103,7 +123,7 @@ impl Turn<'_> {
             .with_context("kind", "cost")
             .with_context("current", cost.as_f64())
             .with_context("limit", limit.as_f64());
-        Some(self.cut_short(error, Reason::Unknown))
+        Some(error)
     }
 
     /// The run's end by the first of its time limits.

@@ -110,12 +110,13 @@ impl Turn<'_> {
                 self.name_calls(&mut reply);
                 self.stop_step_clock();
                 let (usage, model) = (reply.usage, self.asked().model.as_str());
+                let attempts = self.attempts_if_overspent();
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
                 self.announce_reply(model, usage);
                 self.announce_usage();
                 // What went past the limit was the last call, whatever it asks for.
                 match self.is_overspent() {
-                    true => self.spend_out(),
+                    true => self.overspend(attempts),
                     false => self.advance(),
                 }
             }
