@@ -358,7 +358,7 @@ fn tools_run_once(report: &Report, broken: &mut Vec<String>) {
     }
 }
 
-/// Every event has the payload that its row declares; every failed attempt has its decision, and every decision its
+/// Every event has the payload that its row declares; a tool call that is taken up has its event; every failed attempt has its decision, and every decision its
 /// event; the last event is the end.
 fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     let mut last = None;
@@ -370,6 +370,17 @@ fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     }
     if last != Some(names::SESSION_RUN_COMPLETED) {
         broken.push(format!("the last event is {last:?}"));
+    }
+    // A call is announced when it is begun or refused, once, and never where there was no room for it.
+    let called = report.events().filter(|(name, _)| *name == names::TOOL_CALLED).count();
+    let taken_up = report.records.iter().map(|record| match &record.fact {
+        Fact::BatchOpened { calls, withheld } => calls.len() - withheld.len(),
+        Fact::ToolAdmitted { .. } => 1,
+        _ => 0,
+    });
+    let taken_up: usize = taken_up.sum();
+    if called != taken_up {
+        broken.push(format!("{called} tool calls announced, and {taken_up} taken up"));
     }
     let count = |is: fn(&Fact) -> bool| report.records.iter().filter(|record| is(&record.fact)).count();
     let failed = count(|fact| matches!(fact, Fact::AttemptFailed { .. }));

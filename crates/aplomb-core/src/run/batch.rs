@@ -22,8 +22,8 @@ impl Turn<'_> {
         let withheld: Vec<_> = can_run.map(|(effect, _)| *effect).skip(self.tool_room()).collect();
         self.record(Fact::BatchOpened { calls: calls.clone(), withheld: withheld.clone() });
         for (effect, call) in calls {
-            self.announce_tool_call(&call);
             if !withheld.contains(&effect) {
+                self.announce_tool_call(&call);
                 self.call_tool(effect, effect, call);
             }
         }
@@ -47,6 +47,7 @@ impl Turn<'_> {
             room => {
                 for (effect, call) in withheld.into_iter().take(room) {
                     self.record(Fact::ToolAdmitted { effect });
+                    self.announce_tool_call(&call);
                     self.call_tool(effect, effect, call);
                 }
             }

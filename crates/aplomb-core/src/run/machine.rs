@@ -358,7 +358,7 @@ impl Turn<'_> {
         let effects = effects.chain(step_timer).chain(timer);
         self.effects.extend(effects.map(|effect| Effect::Abort { effect }));
         for tool in open {
-            self.announce_tool_cancelled(&tool.call);
+            self.announce_tool_cancelled(&tool);
         }
     }
 
