@@ -95,7 +95,7 @@ pub(crate) async fn doctor(arguments: DoctorArguments, registry: Registry) -> u8
 
 async fn look(config: Config, registry: Registry, offline: bool, checks: &mut Vec<Check>) {
     let agents = config.agents.clone();
-    match Runtime::builder(config).plugins(registry).validate(false) {
+    match Runtime::builder(config).plugins(registry.clone()).validate(false) {
         Ok(warnings) => {
             checks.push(Check::good("config", format!("valid; {} agents", agents.len())));
             for warning in warnings {
@@ -121,9 +121,9 @@ async fn look(config: Config, registry: Registry, offline: bool, checks: &mut Ve
             continue;
         }
         let name = format!("model of {}", agent.id);
-        match aplomb::probe(agent, &SystemHost).await {
+        match aplomb::probe(agent, &registry, &SystemHost).await {
             Ok(probe) => match (&probe.endpoint, &probe.outcome) {
-                (None, _) => checks.push(Check::good(name, "a script; nothing is sent")),
+                (None, _) => checks.push(Check::good(name, "in this process; nothing is sent")),
                 (Some(endpoint), Ok(())) => {
                     checks.push(Check::good(name, format!("{} answers at {endpoint}", probe.model)));
                     checks.extend(probe.clock_ahead_ms.map(|ahead| clock(&agent.id, ahead)));

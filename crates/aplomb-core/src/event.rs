@@ -176,6 +176,7 @@ events! {
     TOOL_BACKGROUND_POLLED:    "tool.background.polled",          ["tool_id", "call_id", "job_id", "status"],           ["progress"];
     TOOL_BACKGROUND_COMPLETED: "tool.background.completed",       ["tool_id", "call_id", "job_id", "status"],           ["progress"];
     // Aplomb's own.
+    SESSION_APPEND_FAILED:     "session.append_failed",           ["agent_id", "session_id", "error", "error_details"], [];
     LLM_DELTA:                 "llm.delta",                       ["kind", "text"],                                     ["index", "id", "name"];
     LLM_RESTARTED:             "llm.restarted",                   ["discard_from"],                                     [];
     VALIDATION_RETRY:          "validation.retry",                ["attempt", "error"],                                 [];

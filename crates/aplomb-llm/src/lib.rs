@@ -7,6 +7,7 @@
 //! | [`transport`] | one HTTP exchange, and the kind of its fault |
 //! | [`mock`] | the same exchange, scripted, without a network |
 //! | [`provider`] | one attempt at a model, with its clocks |
+//! | [`service`] | the same attempt at a model that is served in this process |
 //! | [`vendors`] | who serves models, as data |
 //!
 //! Knows nothing of runs, retries, tools or sessions: an attempt that failed is reported, never repeated.
@@ -15,6 +16,7 @@ mod clocks;
 mod credentials;
 pub mod mock;
 pub mod provider;
+pub mod service;
 pub mod sse;
 pub mod transport;
 mod usage;

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::credentials;
 use crate::mock::MockTransport;
+use crate::service::{self, Service};
 use crate::transport::{Body, HttpTransport, Paths, Pool, Request, Response, Sent, Target, Transport};
 use crate::usage;
 use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Wire};
@@ -95,6 +96,8 @@ pub enum Endpoint {
     },
     /// In a script.
     Mock(Script),
+    /// In this process. It is given the conversation as it is: no wire, and nothing of one, comes between.
+    Service(Service),
 }
 
 impl ModelConfig {
@@ -127,7 +130,7 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// `config.validation` if the endpoint is not usable.
+    /// `config.validation` if the endpoint is not usable, or there is nothing to carry.
     pub fn transport(&self) -> Result<Box<dyn Transport>, Error> {
         let path = |stream| self.wire.path(&self.model, stream);
         let paths = Paths { whole: path(false), streamed: path(true) };
@@ -146,6 +149,10 @@ impl ModelConfig {
                 })?)
             }
             Endpoint::Mock(script) => Box::new(MockTransport::new(script.clone(), paths)?),
+            Endpoint::Service(_) => {
+                let message = format!("provider {:?} is served in this process", self.provider);
+                return Err(Error::new(codes::CONFIG_VALIDATION, message));
+            }
         })
     }
 
@@ -210,7 +217,13 @@ pub type DeltaSink<'a> = &'a mut (dyn FnMut(&Delta) + Send);
 /// A model, ready to be asked.
 pub struct Model {
     config: ModelConfig,
-    transport: Box<dyn Transport>,
+    way: Way,
+}
+
+/// How a model is asked.
+enum Way {
+    Wire(Box<dyn Transport>),
+    Service(Service),
 }
 
 impl Model {
@@ -225,8 +238,11 @@ impl Model {
             return Err(Error::new(codes::CONFIG_VALIDATION, message)
                 .with_hint("Anthropic's protocol alone asks for caching; other providers cache unasked"));
         }
-        let transport = config.transport()?;
-        Ok(Model { config, transport })
+        let way = match &config.endpoint {
+            Endpoint::Service(service) => Way::Service(service.clone()),
+            _ => Way::Wire(config.transport()?),
+        };
+        Ok(Model { config, way })
     }
 
     /// What the model is.
@@ -260,6 +276,16 @@ impl Model {
         api_key: Option<&SecretString>,
         sink: Option<DeltaSink<'_>>,
     ) -> Result<Answer, AttemptFailed> {
+        let transport = match &self.way {
+            Way::Wire(transport) => &**transport,
+            Way::Service(service) => {
+                let asked = service::attempt(service, &self.config, request, api_key, sink).await;
+                return asked.map_err(|failed| {
+                    let failure = Box::new(self.completed(*failed.failure, api_key));
+                    AttemptFailed { failure, ..failed }
+                });
+            }
+        };
         let stream = match self.config.stream {
             StreamMode::Always => true,
             StreamMode::Never => false,
@@ -272,7 +298,7 @@ impl Model {
             clocks: Clocks::start(&self.config.timeouts),
             connects_within: match self.config.endpoint {
                 Endpoint::Http { .. } => self.config.timeouts.connect,
-                Endpoint::Mock(_) => Duration::ZERO,
+                Endpoint::Mock(_) | Endpoint::Service(_) => Duration::ZERO,
             },
             sink,
             usage: None,
@@ -286,7 +312,7 @@ impl Model {
         let begun = match self.config.request(request, stream) {
             Ok(http) => {
                 sent = (http.body.len() as u64).saturating_sub(image_bytes(request.messages));
-                Ok(self.transport.send(Request { api_key: api_key.cloned(), ..http }))
+                Ok(transport.send(Request { api_key: api_key.cloned(), ..http }))
             }
             Err(error) => {
                 let text = format!("the request cannot be written as JSON: {error}");
@@ -307,7 +333,7 @@ impl Model {
                 if let (Some(fault), Some(pool)) = (&failure.transport, attempt.pool)
                     && spoils_connections(fault.kind)
                 {
-                    self.transport.distrust(pool);
+                    transport.distrust(pool);
                 }
                 Err(AttemptFailed {
                     usage: usage::of_failed(
@@ -328,7 +354,7 @@ impl Model {
     pub fn credentials(&self) -> impl Iterator<Item = &str> {
         let (key, headers) = match &self.config.endpoint {
             Endpoint::Http { api_key, extra_headers, .. } => (api_key.as_ref(), Some(extra_headers)),
-            Endpoint::Mock(_) => (None, None),
+            Endpoint::Mock(_) | Endpoint::Service(_) => (None, None),
         };
         let headers = headers.into_iter().flatten().filter(|(name, _)| !credentials::is_public(name));
         let values =
@@ -495,7 +521,7 @@ impl Attempt<'_> {
 }
 
 /// The bytes of the pictures in a conversation. What a picture costs has nothing to do with them.
-fn image_bytes(messages: &[Arc<Message>]) -> u64 {
+pub(crate) fn image_bytes(messages: &[Arc<Message>]) -> u64 {
     let blocks = messages.iter().flat_map(|message| &message.content);
     let sizes = blocks.map(|block| match block {
         Block::Image { source: ImageSource::Base64 { data, .. } } => data.len() as u64,
@@ -561,7 +587,7 @@ fn broken(phase: Phase, fault: &TransportFault) -> Box<Failure> {
     Box::new(Failure::transport(phase, fault.kind, &fault.text))
 }
 
-fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
+pub(crate) fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
     let text = limit.setting().map(|setting| format!("timed out ({setting})")).unwrap_or_default();
     Box::new(Failure::transport(phase, limit, &text))
 }

@@ -12,7 +12,17 @@ use crate::provider::{Endpoint, ModelConfig};
 use crate::wire::{AnswerLimit, Quirks, Wire, encoded};
 
 /// A vendor.
-#[derive(Debug)]
+///
+/// ```
+/// use aplomb_llm::vendors::{Place, Vendor};
+/// use aplomb_llm::wire::Wire;
+///
+/// let mut acme = Vendor::new("acme", Wire::OpenaiChat);
+/// acme.place = Place::At("https://api.acme.example/v1");
+/// acme.key_variable = Some("ACME_API_KEY");
+/// acme.needs_key = true;
+/// ```
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Vendor {
     /// Its name in configs: `llm.provider`.
@@ -247,6 +257,14 @@ pub fn find(name: &str) -> Option<&'static Vendor> {
 }
 
 impl Vendor {
+    /// Somebody who speaks that protocol as its inventor does, at an address that the user gives, and needs no key. Anything
+    /// else is said field by field.
+    pub fn new(name: &'static str, wire: Wire) -> Vendor {
+        let speaks_both = wire == Wire::OpenaiChat;
+        let hottest = if wire == Wire::Anthropic { 1.0 } else { COMPATIBLE.hottest };
+        Vendor { name, wire, speaks_both, hottest, call_ids: wire.call_ids(), docs: "", ..COMPATIBLE }
+    }
+
     /// Whether the name says that the model reasons.
     pub fn reasons(&self, model: &str) -> bool {
         self.reasoning_models.iter().any(|prefix| model.starts_with(prefix)) && !model.contains("-chat")

@@ -15,6 +15,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use aplomb::config::Config;
+use aplomb::plugins::{NoConfig, Registry};
 use aplomb::tools::{Tool, ToolContext};
 use aplomb::{Cancellation, Error, RunRequest, Runtime, StopReason};
 use aplomb_faultlab::script::Script;
@@ -152,9 +153,11 @@ fn runtime(endpoint: Value) -> Runtime {
     for (key, value) in endpoint.as_object().unwrap() {
         llm[key] = value.clone();
     }
-    let config = json!({ "version": "1.0", "agents": [{ "id": "a", "llm": llm }] });
+    let tools = json!([{ "id": "hang", "impl": "hang" }]);
+    let config = json!({ "version": "1.0", "agents": [{ "id": "a", "llm": llm, "tools": tools }] });
     let config = Config::from_json(&config.to_string(), "bench").unwrap();
-    Runtime::builder(config).tool("a", "hang", Hang).build().unwrap()
+    let plugins = Registry::new().tool("hang", |_: NoConfig| Ok(Hang));
+    Runtime::builder(config).plugins(plugins).build().unwrap()
 }
 
 /// An address that takes no connection and refuses none.

@@ -6,17 +6,17 @@ use aplomb_core::decide::schedule::{self, Overview, Setting};
 use aplomb_core::decide::{Mode, Policy, ResumeRetry};
 use aplomb_core::error::{Error, codes};
 use aplomb_core::failure::Reason;
-use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern};
+use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, Target};
 use aplomb_llm::Model;
 use serde_json::Value;
 
-use crate::config::{AgentConfig, FallbackReason, MemoryConfig, OnError, PluginRef, Provider, RetryMode};
+use crate::config::{AgentConfig, FallbackReason, MemoryConfig, OnError, PluginRef, RetryMode};
 use crate::credential::{Keyring, SharedSource};
 use crate::driver::Benches;
-use crate::memory::Sessions;
+use crate::memory::Remembering;
 use crate::model::Asked;
-use crate::plugins::{Named, Registry};
-use crate::tools::{Tool, Toolbox};
+use crate::plugins::{self, Named, Part, Registry};
+use crate::tools::{ToolExecutor, ToolPolicy, Toolbox};
 
 pub(crate) struct Agent {
     pub(crate) machine: Machine,
@@ -28,66 +28,67 @@ pub(crate) struct Agent {
     pub(crate) benches: Benches,
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) system_prompt: Option<String>,
-    pub(crate) sessions: Option<Arc<Sessions>>,
-}
-
-/// What a program gives an agent besides its config.
-#[derive(Default)]
-pub(crate) struct Own<'a> {
-    pub(crate) tools: Vec<(&'a str, Arc<dyn Tool>)>,
-    pub(crate) pattern: Option<Arc<dyn Pattern>>,
-    pub(crate) credential: Option<SharedSource>,
+    pub(crate) memory: Option<Arc<Remembering>>,
 }
 
 impl Agent {
-    pub(crate) fn new(config: &AgentConfig, registry: &Registry, own: Own<'_>) -> Result<Agent, Error> {
-        let mut tools = Toolbox::default();
+    /// `credential` is the program's source of credentials, which goes before the config's.
+    pub(crate) fn new(
+        config: &AgentConfig,
+        registry: &Registry,
+        credential: Option<&SharedSource>,
+    ) -> Result<Agent, Error> {
+        let (executor, tool_policy) = executor(config, registry)?;
+        let mut tools = Toolbox::new(executor, tool_policy.time_limit);
         for (index, tool) in config.tools.iter().enumerate().filter(|(_, tool)| tool.enabled) {
-            let made = registry.make_tool(named(&tool.r#type, &tool.r#impl), &tool.config);
+            let made = registry.make(named(&tool.r#type, &tool.r#impl), &tool.config);
             tools.add(&tool.id, made.map_err(|error| below(error, &format!("tools[{index}]")))?)?;
         }
-        for (id, tool) in own.tools {
-            tools.add(id, tool)?;
-        }
-        let pattern = match own.pattern {
-            Some(pattern) => pattern,
-            None => {
-                let PluginRef { r#type, r#impl, config } = &config.pattern;
-                let made = registry.make_pattern(named(r#type, r#impl), config);
-                made.map_err(|error| below(error, "pattern"))?
-            }
-        };
-        let first = Asked::new(&config.llm, own.credential.as_ref())?;
-        let mut spec = AgentSpec::new(first.target);
-        let mut asked = vec![(first.provider, first.model, first.keyring)];
+        let pattern: Arc<dyn Pattern> = made(&config.pattern, registry, "pattern")?;
+        let first = Asked::new(&config.llm, registry, credential)?;
+        let mut asked = vec![first];
         for (index, llm) in config.llm.fallbacks.iter().enumerate() {
-            let fallback = Asked::new(llm, own.credential.as_ref())
-                .map_err(|error| below(error, &format!("llm.fallbacks[{index}]")))?;
-            spec.fallbacks.push(fallback.target);
-            asked.push((fallback.provider, fallback.model, fallback.keyring));
+            let fallback = Asked::new(llm, registry, credential);
+            asked.push(fallback.map_err(|error| below(error, &format!("llm.fallbacks[{index}]")))?);
         }
-        for (provider, _, _) in &asked {
-            check_capabilities(*provider, &*pattern, tools.specs().len())?;
+        let (needs, kind) = plugins::ask("the pattern", "what it is and needs", || {
+            (pattern.needs().to_vec(), pattern.kind().to_owned())
+        })?;
+        for Asked { offers, target, .. } in &asked {
+            check_capabilities(target, offers, &kind, &needs, tools.specs().len())?;
         }
+        let mut targets = asked.iter().map(|asked| asked.target.clone());
+        let mut spec = AgentSpec::new(targets.next().unwrap_or_default());
+        spec.fallbacks = targets.collect();
         spec.tools = tools.specs();
         spec.max_steps = config.runtime.max_steps;
         spec.max_tool_calls = config.runtime.max_tool_calls;
         spec.step_timeout_ms = config.runtime.step_timeout_ms;
-        spec.policy = policy(config, registry)?;
-        let sessions = config.memory.as_ref().map(|memory| sessions(memory, registry)).transpose()?;
+        spec.policy = policy(config, tool_policy);
+        if let Some(assembler) = &config.context_assembler {
+            spec.assembler = made(assembler, registry, "context_assembler")?;
+        }
+        let memory = config.memory.as_ref().map(|memory| remembering(memory, registry)).transpose()?;
         let system_prompt = config.pattern.config.0.get("system_prompt").and_then(Value::as_str);
+        let machine = plugins::ask("the pattern", "what it is", || Machine::new(Arc::new(spec), pattern))?;
         let (models, keyrings): (Vec<_>, Vec<_>) =
-            asked.into_iter().map(|(_, model, keyring)| (model, keyring)).unzip();
+            asked.into_iter().map(|asked| (asked.model, asked.keyring)).unzip();
         Ok(Agent {
-            machine: Machine::new(Arc::new(spec), pattern),
+            machine,
             models: models.into(),
             keyrings: keyrings.into(),
             benches: Benches::default(),
             tools: Arc::new(tools),
             system_prompt: system_prompt.filter(|prompt| !prompt.trim().is_empty()).map(str::to_owned),
-            sessions,
+            memory,
         })
     }
+}
+
+/// What an agent's config refers to at a key of its.
+fn made<P: Part>(part: &PluginRef, registry: &Registry, key: &str) -> Result<P, Error> {
+    let PluginRef { r#type, r#impl, config } = part;
+    registry.make(named(r#type, r#impl), config).map_err(|error| below(error, key))
 }
 
 /// The selector of a plugin and its name.
@@ -108,23 +109,35 @@ fn below(error: Error, path: &str) -> Error {
     error.with_place(&path).with_context("path", path)
 }
 
-fn sessions(memory: &MemoryConfig, registry: &Registry) -> Result<Arc<Sessions>, Error> {
+fn remembering(memory: &MemoryConfig, registry: &Registry) -> Result<Arc<Remembering>, Error> {
     let MemoryConfig { r#type, r#impl, config, on_error } = memory;
-    let made = registry.make_memory(named(r#type, r#impl), config);
+    let made = registry.make(named(r#type, r#impl), config);
     let must_recall = *on_error == OnError::Fail;
-    Ok(Arc::new(Sessions::new(made.map_err(|error| below(error, "memory"))?, must_recall)))
+    Ok(Arc::new(Remembering { memory: made.map_err(|error| below(error, "memory"))?, must_recall }))
+}
+
+/// How an agent's tools are called, and what is to be gone by there.
+fn executor(config: &AgentConfig, registry: &Registry) -> Result<(Arc<dyn ToolExecutor>, ToolPolicy), Error> {
+    let executor: Arc<dyn ToolExecutor> = made(&config.tool_executor, registry, "tool_executor")?;
+    let policy = plugins::ask("the tool executor", "for its policy", || executor.policy())
+        .map_err(|error| below(error, "tool_executor"))?;
+    Ok((executor, policy))
 }
 
 /// Refuses an agent one part of which needs what another does not offer.
-fn check_capabilities(provider: Provider, pattern: &dyn Pattern, tools: usize) -> Result<(), Error> {
+fn check_capabilities(
+    target: &Target,
+    offers: &[Capability],
+    pattern: &str,
+    needs: &[Capability],
+    tools: usize,
+) -> Result<(), Error> {
     let refuse = |who: String, need: Capability| {
-        let name = provider.name();
-        let message = format!("{who} needs {need}, which provider {name:?} does not offer");
+        let message = format!("{who} needs {need}, which provider {:?} does not offer", target.provider);
         Err(Error::new(codes::PLUGIN_CAPABILITY, message))
     };
-    let offers = provider.offers();
-    if let Some(need) = pattern.needs().iter().find(|need| !offers.contains(need)) {
-        return refuse(format!("pattern {:?}", pattern.kind()), *need);
+    if let Some(need) = needs.iter().find(|need| !offers.contains(need)) {
+        return refuse(format!("pattern {pattern:?}"), *need);
     }
     if tools > 0 && !offers.contains(&Capability::Tools) {
         return refuse("an agent with tools".to_owned(), Capability::Tools);
@@ -133,7 +146,7 @@ fn check_capabilities(provider: Provider, pattern: &dyn Pattern, tools: usize) -
 }
 
 /// What an agent's config says about failures.
-pub(crate) fn policy(config: &AgentConfig, registry: &Registry) -> Result<Policy, Error> {
+fn policy(config: &AgentConfig, tools: ToolPolicy) -> Policy {
     let (llm, retry) = (&config.llm, &config.retry);
     let mut policy = Policy::default();
     policy.mode = match llm.retry.mode {
@@ -143,9 +156,7 @@ pub(crate) fn policy(config: &AgentConfig, registry: &Registry) -> Result<Policy
     policy.transport = llm.retry.policy();
     policy.session = retry.session.policy();
     policy.exec = retry.exec.policy();
-    let PluginRef { r#type, r#impl, config: executor } = &config.tool_executor;
-    let made = registry.make_tool_executor(named(r#type, r#impl), executor);
-    policy.tools = made.map_err(|error| below(error, "tool_executor"))?;
+    policy.tools = tools.retry;
     policy.max_inline_wait_ms = retry.max_inline_wait_ms;
     policy.restart = retry.restart.policy();
     policy.max_compactions = retry.max_compactions;
@@ -167,7 +178,7 @@ pub(crate) fn policy(config: &AgentConfig, registry: &Registry) -> Result<Policy
     policy.resume = ResumeRetry::default();
     policy.resume.base_delay_ms = retry.resume.base_delay_ms;
     policy.resume.max_delay_ms = retry.resume.max_delay_ms;
-    Ok(policy)
+    policy
 }
 
 /// What an agent's settings come to where model calls fail, in a run that ends by then.
@@ -183,5 +194,6 @@ pub(crate) fn overview(
     setting.step_timeout_ms = config.runtime.step_timeout_ms;
     setting.first_byte_ms = llm.first_byte_ms();
     setting.attempt_ms = llm.timeouts.attempt_ms;
-    Ok(schedule::overview(&policy(config, registry)?, setting))
+    let (_, tool_policy) = executor(config, registry)?;
+    Ok(schedule::overview(&policy(config, tool_policy), setting))
 }

@@ -24,8 +24,10 @@ mod model;
 pub mod plugins;
 mod probe;
 mod process;
+pub mod provider;
 mod request;
 mod runtime;
+mod session;
 mod stream;
 pub mod tools;
 
@@ -34,7 +36,8 @@ pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
 pub use aplomb_core::message::{Block, ImageSource, Message, Role, ToolResult};
 pub use aplomb_core::run::{
-    Ask, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd, View,
+    Ask, Assembler, Assembly, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd,
+    View,
 };
 pub use aplomb_core::{decide, failure, near, redact, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
@@ -43,6 +46,7 @@ pub use memory::Memory;
 pub use probe::{Probe, probe};
 pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_people};
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
+pub use session::SessionStore;
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};
 
 /// What the derive's code is written in. Not part of the API.

@@ -1,13 +1,15 @@
 //! What an agent remembers of a session's earlier runs.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aplomb_core::error::Error;
+use aplomb_core::error::{Error, codes};
 use aplomb_core::message::Message;
+use aplomb_core::run::panic_message;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::sync::OwnedMutexGuard;
 
 /// What an agent remembers of a session's earlier runs.
 ///
@@ -78,127 +80,50 @@ impl Memory for Buffer {
     }
 }
 
-/// An agent's memory, and who of its sessions is in use: one run at a time.
-pub(crate) struct Sessions {
+/// An agent's memory.
+pub(crate) struct Remembering {
     pub(crate) memory: Arc<dyn Memory>,
     /// Whether a run fails whose memory does.
     pub(crate) must_recall: bool,
-    /// Those that somebody has or waits for.
-    queues: Mutex<HashMap<String, Queue>>,
 }
 
-/// Those who have a session or wait for it.
-#[derive(Default)]
-struct Queue {
-    places: usize,
-    lock: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// A place in a session's queue. The last one to leave takes the queue away.
-struct Place {
-    sessions: Arc<Sessions>,
-    session_id: String,
-    lock: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// A session, while it is nobody else's.
-pub(crate) struct Held {
-    // The session is let go of before the place is left.
-    _guard: OwnedMutexGuard<()>,
-    place: Place,
-}
-
-impl Sessions {
-    pub(crate) fn new(memory: Arc<dyn Memory>, must_recall: bool) -> Sessions {
-        Sessions { memory, must_recall, queues: Mutex::default() }
+impl Remembering {
+    /// What goes before a run's own messages.
+    pub(crate) async fn recall(&self, session_id: &str) -> Result<Vec<Arc<Message>>, Error> {
+        // The call itself may panic, before there is a future.
+        let recall = async { self.memory.recall(session_id).await };
+        let recalled = AssertUnwindSafe(recall).catch_unwind().await;
+        recalled.unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
 
-    /// The session, once nobody else has it.
-    pub(crate) async fn hold(self: &Arc<Sessions>, session_id: &str) -> Held {
-        let place = self.queue_up(session_id);
-        let guard = place.lock.clone().lock_owned().await;
-        Held { _guard: guard, place }
-    }
-
-    /// The session, if nobody has it.
-    pub(crate) fn try_hold(self: &Arc<Sessions>, session_id: &str) -> Option<Held> {
-        let place = self.queue_up(session_id);
-        let guard = place.lock.clone().try_lock_owned().ok()?;
-        Some(Held { _guard: guard, place })
-    }
-
-    fn queue_up(self: &Arc<Sessions>, session_id: &str) -> Place {
-        let mut queues = self.queues();
-        let queue = queues.entry(session_id.to_owned()).or_default();
-        queue.places += 1;
-        Place { sessions: self.clone(), session_id: session_id.to_owned(), lock: queue.lock.clone() }
-    }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<String, Queue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Held {
-    /// Forgets what was said in it.
-    pub(crate) fn forget(&self) {
-        self.place.sessions.memory.forget(&self.place.session_id);
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut queues = self.sessions.queues();
-        if let Some(queue) = queues.get_mut(&self.session_id) {
-            queue.places -= 1;
-            if queue.places == 0 {
-                queues.remove(&self.session_id);
+    /// Takes what a run has added, and how much of the oldest the model could not take.
+    pub(crate) fn keep(
+        &self,
+        session_id: &str,
+        messages: &[Arc<Message>],
+        forgotten: usize,
+    ) -> Result<(), Error> {
+        caught(|| {
+            if forgotten > 0 {
+                self.memory.forget_oldest(session_id, forgotten)?;
             }
-        }
+            self.memory.keep(session_id, messages)
+        })
+    }
+
+    /// Forgets a session.
+    pub(crate) fn forget(&self, session_id: &str) -> Result<(), Error> {
+        caught(|| {
+            self.memory.forget(session_id);
+            Ok(())
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::pin::Pin;
-    use std::task::{Context, Waker};
+fn caught(work: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
 
-    use super::*;
-
-    fn is_pending(future: Pin<&mut impl Future>) -> bool {
-        future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
-    }
-
-    fn sessions() -> Arc<Sessions> {
-        Arc::new(Sessions::new(Arc::new(Buffer::default()), false))
-    }
-
-    #[tokio::test]
-    async fn nothing_is_left_of_a_session_that_nobody_has_or_waits_for() {
-        let sessions = sessions();
-        let held = sessions.hold("s").await;
-        {
-            let waits = sessions.hold("s");
-            let mut waits = std::pin::pin!(waits);
-            assert!(is_pending(waits.as_mut()));
-            // Whoever has it lets go, and whoever waited for it gives up.
-            drop(held);
-            assert_eq!(sessions.queues().len(), 1);
-        }
-        assert!(sessions.queues().is_empty());
-        assert!(sessions.try_hold("t").is_some());
-        assert!(sessions.queues().is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_run_that_waits_while_its_session_is_closed_has_it_alone_after_that() {
-        let sessions = sessions();
-        let closing = sessions.try_hold("s").unwrap();
-        let mut waits = std::pin::pin!(sessions.hold("s"));
-        assert!(is_pending(waits.as_mut()));
-        closing.forget();
-        drop(closing);
-        let _held = waits.await;
-        assert!(sessions.try_hold("s").is_none());
-    }
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::new(codes::EXECUTION_ERROR, format!("the memory panicked: {}", panic_message(panic)))
 }

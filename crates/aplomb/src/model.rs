@@ -4,23 +4,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
+use aplomb_core::message::CallIds;
 use aplomb_core::redact;
-use aplomb_core::run::{Pricing, Target};
+use aplomb_core::run::{Capability, Pricing, Target};
 use aplomb_llm::provider::Endpoint;
+use aplomb_llm::service::{ModelService, Service};
 use aplomb_llm::vendors::{self, Place, Vendor, Wanted};
 use aplomb_llm::wire::{self, Wire};
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
-use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, PricingConfig, Provider, StreamMode};
+use crate::config::{
+    AgentConfig, ApiStyle, CachePoint, LlmConfig, OF_WIRES, PricingConfig, Provider, StreamMode,
+};
 use crate::credential::{
     CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
 use crate::host::Host;
+use crate::plugins::{self, Registry};
 
 /// A model that can be asked.
 pub(crate) struct Asked {
-    pub(crate) provider: Provider,
+    /// What can be asked of it besides text.
+    pub(crate) offers: Vec<Capability>,
     pub(crate) target: Target,
     pub(crate) model: Arc<Model>,
     /// None where nothing is to be sent.
@@ -29,16 +35,27 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// `own` is the program's source of credentials, which goes before the config's.
-    pub(crate) fn new(llm: &LlmConfig, own: Option<&SharedSource>) -> Result<Asked, Error> {
-        let provider = provider(llm)?;
+    pub(crate) fn new(
+        llm: &LlmConfig,
+        registry: &Registry,
+        own: Option<&SharedSource>,
+    ) -> Result<Asked, Error> {
+        let provider = provider(llm, registry)?;
         let source = source(llm, provider, own)?;
         let model = Model::new(config_with(llm, provider, source.as_ref())?)?;
+        let offers = match &model.config().endpoint {
+            Endpoint::Service(Service(service)) => {
+                let who = format!("provider {:?}", provider.name());
+                plugins::ask(&who, "what it offers", || service.offers().to_vec())?
+            }
+            _ => OF_WIRES.to_vec(),
+        };
         let keyring = source.map(|source| source.keyring(&model));
         let mut target = Target::new(provider.name(), model.config().model.as_str());
         target.call_ids = model.config().call_ids;
         target.rereads_credential = keyring.is_some();
         target.pricing = pricing(llm);
-        Ok(Asked { provider, target, model: Arc::new(model), keyring })
+        Ok(Asked { offers, target, model: Arc::new(model), keyring })
     }
 }
 
@@ -58,9 +75,13 @@ pub(crate) fn priced(agent: &AgentConfig) -> Vec<Target> {
 }
 
 /// The config of an agent's model, with the credential that its source gives now.
-pub(crate) async fn model_config(agent: &AgentConfig, host: &impl Host) -> Result<ModelConfig, Error> {
+pub(crate) async fn model_config(
+    agent: &AgentConfig,
+    registry: &Registry,
+    host: &impl Host,
+) -> Result<ModelConfig, Error> {
     let llm = &agent.llm;
-    let provider = provider(llm)?;
+    let provider = provider(llm, registry)?;
     let mut source = source(llm, provider, None)?;
     if let Some(source) = source.as_mut().filter(|source| source.read.is_none()) {
         let request = CredentialRequest::for_agent(&agent.id, provider.name(), llm.model.as_deref());
@@ -70,19 +91,23 @@ pub(crate) async fn model_config(agent: &AgentConfig, host: &impl Host) -> Resul
 }
 
 /// Whether a model's key is where it should be.
-pub(crate) fn check_key(llm: &LlmConfig) -> Result<(), Error> {
-    source(llm, provider(llm)?, None).map(|_| ())
+pub(crate) fn check_key(llm: &LlmConfig, registry: &Registry) -> Result<(), Error> {
+    source(llm, provider(llm, registry)?, None).map(|_| ())
 }
 
-fn provider(llm: &LlmConfig) -> Result<Provider, Error> {
-    Provider::find(&llm.provider).ok_or_else(|| {
+fn provider<'a>(llm: &LlmConfig, registry: &'a Registry) -> Result<Provider<'a>, Error> {
+    registry.find_provider(&llm.provider).ok_or_else(|| {
         let message = format!("llm.provider: no provider is called {:?}", llm.provider);
         Error::new(codes::CONFIG_VALIDATION, message)
     })
 }
 
-fn config_with(llm: &LlmConfig, provider: Provider, source: Option<&Source>) -> Result<ModelConfig, Error> {
-    // The mock's model needs no name.
+fn config_with(
+    llm: &LlmConfig,
+    provider: Provider<'_>,
+    source: Option<&Source>,
+) -> Result<ModelConfig, Error> {
+    // A model in this process needs no name.
     let model = llm.model.clone().unwrap_or_else(|| provider.name().to_owned());
     let mut config = match provider {
         Provider::Mock => {
@@ -90,6 +115,16 @@ fn config_with(llm: &LlmConfig, provider: Provider, source: Option<&Source>) -> 
                 Error::new(codes::CONFIG_VALIDATION, "llm.script: mock needs a script to play")
             })?;
             ModelConfig::new(provider.name(), model, Wire::OpenaiChat, Endpoint::Mock(script))
+        }
+        Provider::Service(plugin) => {
+            let service: Arc<dyn ModelService> = plugin.make(&llm.provider_config).map_err(|error| {
+                error.with_place("llm.provider_config").with_context("path", "llm.provider_config")
+            })?;
+            let endpoint = Endpoint::Service(Service(service));
+            let mut config = ModelConfig::new(provider.name(), model, Wire::OpenaiChat, endpoint);
+            // No protocol stands between, and none has rules for them.
+            config.call_ids = CallIds::Any;
+            config
         }
         Provider::Vendor(vendor) => vendor.model(Wanted {
             model,
@@ -155,8 +190,14 @@ impl Source {
 
 /// The program's own source, or `llm.api_key_env`, or `llm.api_key_command`, or the variable that the vendor's key is in by
 /// custom.
-fn source(llm: &LlmConfig, provider: Provider, own: Option<&SharedSource>) -> Result<Option<Source>, Error> {
-    let Provider::Vendor(vendor) = provider else { return Ok(None) };
+fn source(
+    llm: &LlmConfig,
+    provider: Provider<'_>,
+    own: Option<&SharedSource>,
+) -> Result<Option<Source>, Error> {
+    if let Provider::Mock = provider {
+        return Ok(None);
+    }
     if let Some(own) = own {
         return Ok(Some(Source { shared: own.clone(), read: None }));
     }
@@ -167,7 +208,10 @@ fn source(llm: &LlmConfig, provider: Provider, own: Option<&SharedSource>) -> Re
         let command = CommandCredential::from_line(command)?;
         return Ok(Some(Source { shared: SharedSource(Arc::new(command)), read: None }));
     }
-    by_custom(llm, vendor)
+    match provider {
+        Provider::Vendor(vendor) => by_custom(llm, vendor),
+        Provider::Mock | Provider::Service(_) => Ok(None),
+    }
 }
 
 fn in_variable(variable: &str, read: Credential) -> Source {

@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::config::AgentConfig;
 use crate::host::Host;
 use crate::model::model_config;
+use crate::plugins::Registry;
 
 /// The most bytes of an answer that are looked at.
 const LONGEST: usize = 64 * 1024;
@@ -23,7 +24,7 @@ const LONGEST: usize = 64 * 1024;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Probe {
-    /// Where it was asked; none where an agent sends nothing.
+    /// Where it was asked; none of a model in this process, which is not asked.
     pub endpoint: Option<String>,
     /// Which model it was.
     pub model: String,
@@ -38,8 +39,8 @@ pub struct Probe {
 /// # Errors
 ///
 /// `config.*` if the agent could not be made ready, its key included.
-pub async fn probe(agent: &AgentConfig, host: &impl Host) -> Result<Probe, Error> {
-    let mut model = model_config(agent, host).await?;
+pub async fn probe(agent: &AgentConfig, registry: &Registry, host: &impl Host) -> Result<Probe, Error> {
+    let mut model = model_config(agent, registry, host).await?;
     model.max_tokens = Some(1);
     let Endpoint::Http { api_base, api_key, extra_headers, .. } = &model.endpoint else {
         return Ok(Probe { endpoint: None, model: model.model, outcome: Ok(()), clock_ahead_ms: None });

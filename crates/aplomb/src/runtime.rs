@@ -12,21 +12,20 @@ use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Entry, Identity, Pattern, RunBudget, RunStart, TimeLimit};
+use aplomb_core::run::{Entry, Identity, RunBudget, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::agent::{self, Agent, Own, named};
+use crate::agent::{self, Agent, named};
 use crate::config::{Config, Loader, Warning};
 use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials, SharedSource};
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
-use crate::memory::Held;
 use crate::model;
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
+use crate::session::Sessions;
 use crate::stream::{ChunkQueue, RunStream};
-use crate::tools::Tool;
 
 /// Whoever is told what happens in runs.
 ///
@@ -55,6 +54,7 @@ struct Inner {
     redactor: Arc<Redactor>,
     /// The program's own errors that were made known by hand.
     errors: Vec<Code>,
+    sessions: Arc<Sessions>,
     lock_timeout_ms: u64,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
@@ -65,8 +65,6 @@ pub struct RuntimeBuilder {
     config: Config,
     host: Arc<dyn Host>,
     subscribers: Vec<Arc<dyn Subscriber>>,
-    tools: Vec<(String, String, Arc<dyn Tool>)>,
-    patterns: BTreeMap<String, Arc<dyn Pattern>>,
     credentials: BTreeMap<String, SharedSource>,
     registry: Registry,
 }
@@ -93,21 +91,6 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Gives an agent a tool of the program's own, as it is. One that a config can name is registered
-    /// ([`plugins`](RuntimeBuilder::plugins)).
-    #[must_use]
-    pub fn tool(mut self, agent_id: &str, tool_id: &str, tool: impl Tool) -> RuntimeBuilder {
-        self.tools.push((agent_id.to_owned(), tool_id.to_owned(), Arc::new(tool)));
-        self
-    }
-
-    /// Gives an agent a pattern of the program's own, in place of the config's.
-    #[must_use]
-    pub fn pattern(mut self, agent_id: &str, pattern: impl Pattern) -> RuntimeBuilder {
-        self.patterns.insert(agent_id.to_owned(), Arc::new(pattern));
-        self
-    }
-
     /// Takes the credential of an agent's models from there, in place of the config's.
     #[must_use]
     pub fn credential(mut self, agent_id: &str, source: impl CredentialSource) -> RuntimeBuilder {
@@ -129,7 +112,7 @@ impl RuntimeBuilder {
     ///
     /// As [`build`](RuntimeBuilder::build).
     pub fn validate(mut self, strict: bool) -> Result<Vec<Warning>, Error> {
-        let suspicions = self.config.suspicions();
+        let suspicions = self.config.suspicions(&self.registry);
         let warnings = self.config.warnings(&suspicions);
         let given = self.config.clone();
         for agent in &self.config.agents {
@@ -201,13 +184,7 @@ impl RuntimeBuilder {
         let mut agents = BTreeMap::new();
         let mut refused = Vec::new();
         for (index, agent) in self.config.agents.iter().enumerate() {
-            let tools = self.tools.iter().filter(|(agent_id, _, _)| *agent_id == agent.id);
-            let own = Own {
-                tools: tools.map(|(_, tool_id, tool)| (tool_id.as_str(), tool.clone())).collect(),
-                pattern: self.patterns.get(&agent.id).cloned(),
-                credential: self.credentials.get(&agent.id).cloned(),
-            };
-            match Agent::new(agent, &self.registry, own) {
+            match Agent::new(agent, &self.registry, self.credentials.get(&agent.id)) {
                 Ok(built) => {
                     agents.insert(agent.id.clone(), built);
                 }
@@ -216,19 +193,15 @@ impl RuntimeBuilder {
         }
         self.config.all_of(refused)?;
         let sink = &self.config.events;
-        let sink = self.registry.make_events(named(&sink.r#type, &sink.r#impl), &sink.config);
+        let sink = self.registry.make(named(&sink.r#type, &sink.r#impl), &sink.config);
         let sink = sink.map_err(|error| error.with_place("events"))?;
-        self.subscribers.extend(sink);
-        let of_tools = self.tools.iter().map(|(agent_id, tool_id, _)| (agent_id, Some(tool_id), "a tool"));
-        let of_patterns = self.patterns.keys().map(|agent_id| (agent_id, None, "a pattern"));
-        let of_credentials = self.credentials.keys().map(|agent_id| (agent_id, None, "a credential"));
-        let mut parts = of_tools.chain(of_patterns).chain(of_credentials);
-        if let Some((agent_id, tool_id, kind)) = parts.find(|(id, _, _)| !agents.contains_key(*id)) {
-            let part = tool_id.map_or(kind.to_owned(), |tool_id| format!("tool {tool_id:?}"));
-            let message = format!("{part} is for agent {agent_id:?}, which the config does not have");
-            let error = Error::new(codes::PLUGIN_LOAD, message)
-                .with_context("agent_id", agent_id.as_str())
-                .with_context("tool_id", tool_id.map(String::as_str));
+        self.subscribers.extend::<Option<_>>(sink);
+        let session = &self.config.session;
+        let store = self.registry.make(named(&session.r#type, &session.r#impl), &session.config);
+        let sessions = Sessions::new(store.map_err(|error| error.with_place("session"))?);
+        if let Some(agent_id) = self.credentials.keys().find(|agent_id| !agents.contains_key(*agent_id)) {
+            let message = format!("a credential is for agent {agent_id:?}, which the config does not have");
+            let error = Error::new(codes::PLUGIN_LOAD, message).with_context("agent_id", agent_id.as_str());
             return Err(match did_you_mean(agent_id, agents.keys().map(String::as_str)) {
                 Some(hint) => error.with_hint(hint),
                 None => error,
@@ -244,6 +217,7 @@ impl RuntimeBuilder {
             live,
             redactor,
             errors: self.registry.errors().to_vec(),
+            sessions: Arc::new(sessions),
             lock_timeout_ms: self.config.session.lock_timeout_ms,
             host: self.host,
             subscribers: self.subscribers,
@@ -275,8 +249,6 @@ impl Runtime {
             config,
             host: Arc::new(SystemHost),
             subscribers: Vec::new(),
-            tools: Vec::new(),
-            patterns: BTreeMap::new(),
             credentials: BTreeMap::new(),
             registry: Registry::new(),
         }
@@ -330,23 +302,41 @@ impl Runtime {
         Exec { runtime: self.clone(), request: RunRequest::for_output(agent_id, input), hook: None }
     }
 
-    /// Forgets a session's conversation.
+    /// What was said in a session's runs that completed, as the session store has it; nothing of one that there is not. Runs
+    /// whose session nobody can name again ([`run`](Runtime::run), [`exec`](Runtime::exec)) are in none.
     ///
     /// # Errors
     ///
-    /// `session.error` while a run of the session is under way.
-    pub fn close_session(&self, session_id: &str) -> Result<(), Error> {
-        let sessions = self.0.agents.values().filter_map(|agent| agent.sessions.as_ref());
+    /// `session.error` if the store fails.
+    pub async fn transcript(&self, session_id: &str) -> Result<Vec<Arc<Message>>, Error> {
+        self.0.sessions.load(session_id).await.map_err(|error| error.or_context("session_id", session_id))
+    }
+
+    /// Forgets a session: its transcript, and what agents remember of it.
+    ///
+    /// # Errors
+    ///
+    /// `session.error` while a run of the session is under way, or if something of it could not be forgotten; the rest is.
+    pub async fn close_session(&self, session_id: &str) -> Result<(), Error> {
+        let in_session = |error: Error| error.or_context("session_id", session_id);
         // No run of it begins before all of it is forgotten.
-        let held: Option<Vec<_>> = sessions.map(|sessions| sessions.try_hold(session_id)).collect();
-        let Some(held) = held else {
+        let Some(_held) = self.0.sessions.try_hold(session_id) else {
             let message = format!("a run of session {session_id:?} is under way");
-            return Err(Error::new(codes::SESSION_ERROR, message)
-                .with_hint("cancel it, or wait for its end")
-                .with_context("session_id", session_id));
+            return Err(in_session(
+                Error::new(codes::SESSION_ERROR, message).with_hint("cancel it, or wait for its end"),
+            ));
         };
-        held.iter().for_each(Held::forget);
-        Ok(())
+        let mut forgotten = self.0.sessions.forget(session_id).await;
+        for (agent_id, agent) in &self.0.agents {
+            let Some(memory) = &agent.memory else { continue };
+            forgotten = forgotten.and(memory.forget(session_id).map_err(|error| {
+                let message = format!("agent {agent_id:?} remembers session {session_id:?} still");
+                Error::new(codes::SESSION_ERROR, message)
+                    .with_cause(error)
+                    .with_context("agent_id", agent_id.as_str())
+            }));
+        }
+        forgotten.map_err(in_session)
     }
 
     /// What a request asks for: the agent, what it is told, and the run's name for the run alone.
@@ -419,7 +409,7 @@ impl Runtime {
                 .map(|timeout| TimeLimit { limit_ms: in_ms(timeout), setting: "timeout".to_owned() }),
             budget,
             // What nobody can name again is not worth remembering.
-            remembers: agent.sessions.is_some() && session_can_go_on,
+            remembers: session_can_go_on,
             cancelled_by: cancellation.cancelled_by(),
             // The driver knows them when the run begins.
             benches: Vec::new(),
@@ -435,7 +425,8 @@ impl Runtime {
             // What a tenant's own account has used up says nothing about anybody else's.
             benches: if own_credential { Benches::default() } else { agent.benches.clone() },
             tools: agent.tools.clone(),
-            sessions: agent.sessions.clone(),
+            sessions: self.0.sessions.clone(),
+            memory: agent.memory.clone(),
             lock_timeout_ms: self.0.lock_timeout_ms,
             clock,
             publisher,

@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/agent.json");
+const DESK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/desk.json");
 
 fn own_parts(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_own-parts"));
@@ -21,6 +22,29 @@ fn an_agent_of_own_parts_runs() {
         (Some(0), "I have looked: at the harbour. Have a nice day.\n"),
         "{stderr}"
     );
+}
+
+#[test]
+fn an_agent_runs_on_a_provider_an_executor_and_an_assembler_of_ones_own() {
+    let (code, stdout, stderr) =
+        own_parts(&["run", DESK, "--input", "How is parcel A17?", "--format", "text"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "The desk says: at the harbour.\n"), "{stderr}");
+}
+
+#[test]
+fn what_is_asked_of_a_config_is_answered_for_a_provider_of_ones_own_too() {
+    let (code, stdout, stderr) = own_parts(&["validate", DESK, "--strict"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let (code, stdout, stderr) = own_parts(&["policy", DESK]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let folder = std::env::temp_dir();
+    let (code, stdout, stderr) = own_parts(&["doctor", DESK, "--data-dir", folder.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("model of desk: in this process; nothing is sent"), "{stdout}");
+    let (_, list, _) = own_parts(&["list-plugins", "--seam", "provider"]);
+    assert!(list.contains("desk                   this program's  Looks parcels up,"), "{list}");
+    let (_, schema, _) = own_parts(&["schema", "--seam", "provider", "--plugin", "desk"]);
+    assert!(schema.contains("\"greeting\""), "{schema}");
 }
 
 #[test]

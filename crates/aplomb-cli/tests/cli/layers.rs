@@ -30,7 +30,8 @@ fn a_flag_wins_over_a_variable_and_a_variable_over_the_file() {
     let path = file.path().to_str().unwrap();
     let model = |arguments: &[&str], variables: &[Variable<'_>]| {
         let shown = call(&[&["validate", path, "--show-resolved"], arguments].concat(), variables);
-        assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
+        // Its models have no price, which is a note.
+        assert!(shown.code == Some(0) && !shown.stderr.contains("warning"), "{}", shown.stderr);
         shown.json()["agents"][0]["llm"]["model"].clone()
     };
     assert_eq!(model(&[], &[]), "m");

@@ -1,5 +1,6 @@
 //! What is left out of a conversation that is too large for the model. Knows the conversation, and no model.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::message::{Message, Role};
@@ -11,14 +12,27 @@ use crate::tool::ToolSpec;
 pub enum Assembly {
     /// It stays as it is: nothing can be left out.
     Fits,
-    /// It goes on without these messages, by their place.
+    /// It goes on without these messages, by their place. Those that cannot be left out stay: see [`Assembler`].
     Drop(Vec<usize>),
 }
 
-/// Decides what is left out of a conversation. Its answer must follow from the conversation alone.
-pub trait Assembler: fmt::Debug + Send + Sync + 'static {
-    /// The model has said that the conversation is too large for it.
+/// Decides what is left out of a conversation: `agents[].context_assembler`. Its answer must follow from the conversation
+/// alone.
+///
+/// Whatever it says, instructions stay, and so do the user's last word and the last answer after it, from which the model
+/// goes on.
+/// An answer that calls tools and the results of these calls go together or stay together, and a conversation goes on to
+/// begin with the user. One that panics leaves nothing out.
+pub trait Assembler: Send + Sync + 'static {
+    /// The model has said that the conversation is too large for it. It is sent again only if it gets smaller by a tenth at
+    /// least.
     fn shrink(&self, conversation: &[&Message]) -> Assembly;
+}
+
+impl fmt::Debug for dyn Assembler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Assembler")
+    }
 }
 
 /// Leaves out the oldest turns, until half of the conversation is left or nothing more can go.
@@ -72,6 +86,50 @@ fn units<'a>(conversation: &[&'a Message]) -> Vec<Vec<(usize, &'a Message)>> {
     answers.pop();
     turns.extend(answers);
     turns
+}
+
+/// What is left out of a conversation where an assembler wants these places out: without those that cannot be.
+pub(super) fn permitted(conversation: &[&Message], wanted: Vec<usize>) -> BTreeSet<usize> {
+    let mut out: BTreeSet<usize> = wanted.into_iter().filter(|place| *place < conversation.len()).collect();
+    let last_user = conversation.iter().rposition(|message| message.role == Role::User);
+    out.retain(|place| {
+        Some(*place) != last_user
+            && conversation.get(*place).is_some_and(|message| message.role != Role::System)
+    });
+    let mut exchanges = exchanges(conversation);
+    // What follows the user's last word is what the model goes on from.
+    if exchanges.last().is_some_and(|last| last.first().copied() > last_user) {
+        let last = exchanges.pop().unwrap_or_default();
+        out.retain(|place| !last.contains(place));
+    }
+    for exchange in exchanges {
+        if !exchange.iter().all(|place| out.contains(place)) {
+            out.retain(|place| !exchange.contains(place));
+        }
+    }
+    // The first that is left must be the user's, if it was before.
+    let speaks = |place: &usize| conversation.get(*place).is_some_and(|message| message.role != Role::System);
+    let is_users = |place: &usize| conversation.get(*place).is_some_and(|message| message.role == Role::User);
+    if let Some(first) = (0..conversation.len()).filter(speaks).find(|place| !out.contains(place))
+        && !is_users(&first)
+        && let Some(users) = (0..first).rev().find(is_users)
+    {
+        out.remove(&users);
+    }
+    out
+}
+
+/// The places of each answer of the model, with those of the results of its tool calls.
+fn exchanges(conversation: &[&Message]) -> Vec<Vec<usize>> {
+    let mut exchanges: Vec<Vec<usize>> = Vec::new();
+    for (place, message) in conversation.iter().enumerate() {
+        match (message.role, exchanges.last_mut()) {
+            (Role::Assistant, _) | (Role::Tool, None) => exchanges.push(vec![place]),
+            (Role::Tool, Some(exchange)) => exchange.push(place),
+            (Role::System | Role::User, _) => {}
+        }
+    }
+    exchanges
 }
 
 /// What a message takes in a request, in bytes, roughly.
@@ -147,6 +205,48 @@ mod tests {
         assert_eq!(shrink(&[said(Role::System, 1_000), said(Role::User, 1_000)]), Assembly::Fits);
         let [call, result] = calls(1_000);
         assert_eq!(shrink(&[said(Role::User, 1_000), call, result]), Assembly::Fits);
+    }
+
+    #[test]
+    fn whatever_an_assembler_wants_out_a_request_stays_one_that_a_model_takes() {
+        let [first, first_result] = calls(10);
+        let [last, last_result] = calls(10);
+        let conversation = [
+            said(Role::System, 10),
+            said(Role::User, 10),
+            first,
+            first_result,
+            said(Role::Assistant, 10),
+            said(Role::User, 10),
+            last,
+            last_result,
+        ];
+        let conversation: Vec<_> = conversation.iter().collect();
+        let permitted = |wanted: &[usize]| Vec::from_iter(permitted(&conversation, wanted.to_vec()));
+        // All of it: instructions, the last word and what follows it stay.
+        assert_eq!(permitted(&[0, 1, 2, 3, 4, 5, 6, 7, 8, usize::MAX]), [1, 2, 3, 4]);
+        // A call without its result, and a result without its call.
+        assert_eq!(permitted(&[1, 2, 4]), [4]);
+        assert_eq!(permitted(&[3, 4]), [4]);
+        assert_eq!(permitted(&[2, 3]), [2, 3]);
+        // What answers a word that is gone cannot come first.
+        assert_eq!(permitted(&[1]), [] as [usize; 0]);
+        assert_eq!(permitted(&[1, 2, 3]), [2, 3]);
+        assert_eq!(permitted(&[]), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn what_is_no_conversation_at_all_is_left_as_it_is() {
+        assert!(permitted(&[], vec![0, 1]).is_empty());
+        let result = calls(10)[1].clone();
+        assert!(permitted(&[&result], vec![0]).is_empty());
+    }
+
+    #[test]
+    fn what_answers_an_earlier_word_can_be_left_out_to_the_last() {
+        let conversation = [said(Role::User, 10), said(Role::Assistant, 10), said(Role::User, 10)];
+        let conversation: Vec<_> = conversation.iter().collect();
+        assert_eq!(Vec::from_iter(permitted(&conversation, vec![0, 1])), [0, 1]);
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl<'a> Turn<'a> {
         // An assembler that panics has nothing to say, and nothing else is disturbed.
         let assembly = catch_unwind(AssertUnwindSafe(|| self.agent.assembler.shrink(&messages)));
         let dropped: BTreeSet<usize> = match assembly {
-            Ok(Assembly::Drop(places)) => places.into_iter().collect(),
+            Ok(Assembly::Drop(places)) => assemble::permitted(&messages, places),
             Ok(Assembly::Fits) | Err(_) => BTreeSet::new(),
         };
         let sizes = messages.iter().enumerate().map(|(index, message)| (index, assemble::size(message)));

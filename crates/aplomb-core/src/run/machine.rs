@@ -19,12 +19,16 @@ use crate::record::{Fact, Record};
 pub struct Machine {
     agent: Arc<AgentSpec>,
     pattern: Arc<dyn Pattern>,
+    /// Of the pattern, which is asked once: in a run it may panic in one place alone.
+    kind: Arc<str>,
+    version: u32,
 }
 
 impl Machine {
     /// The machine of an agent.
     pub fn new(agent: Arc<AgentSpec>, pattern: Arc<dyn Pattern>) -> Machine {
-        Machine { agent, pattern }
+        let (kind, version) = (pattern.kind().into(), pattern.version());
+        Machine { agent, pattern, kind, version }
     }
 
     /// Whether a run of the agent can keep to a budget.
@@ -51,6 +55,8 @@ impl Machine {
         let mut turn = Turn {
             agent: &self.agent,
             pattern: &*self.pattern,
+            kind: &self.kind,
+            version: self.version,
             at,
             entropy,
             state: state.clone(),
@@ -66,6 +72,8 @@ impl Machine {
 pub(super) struct Turn<'a> {
     pub(super) agent: &'a AgentSpec,
     pattern: &'a dyn Pattern,
+    kind: &'a str,
+    version: u32,
     pub(super) at: u64,
     pub(super) entropy: u64,
     pub(super) state: State,
@@ -229,7 +237,7 @@ impl Turn<'_> {
             identity,
             wall_ms,
             entry,
-            pattern: (self.pattern.kind().to_owned(), self.pattern.version()),
+            pattern: (self.kind.to_owned(), self.version),
             messages,
             time_limit,
             timer: timer.map(|(effect, _)| effect),
@@ -273,10 +281,8 @@ impl Turn<'_> {
                 Ask::Fail(error) => return self.fail(error),
             }
         }
-        let message = format!(
-            "pattern {} asks for tools that there are not, and for nothing else",
-            self.pattern.kind()
-        );
+        let message =
+            format!("pattern {} asks for tools that there are not, and for nothing else", self.kind);
         self.fail(Error::new(codes::PATTERN_ERROR, message));
     }
 
@@ -285,10 +291,7 @@ impl Turn<'_> {
         let view = View { transcript: &self.state.transcript, finish: self.state.finish.as_ref() };
         catch_unwind(AssertUnwindSafe(|| self.pattern.next(view))).unwrap_or_else(|panic| {
             let what = panic_message(&*panic);
-            Ask::Fail(Error::new(
-                codes::PATTERN_ERROR,
-                format!("pattern {} panicked: {what}", self.pattern.kind()),
-            ))
+            Ask::Fail(Error::new(codes::PATTERN_ERROR, format!("pattern {} panicked: {what}", self.kind)))
         })
     }
 

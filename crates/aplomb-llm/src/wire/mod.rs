@@ -311,7 +311,7 @@ const BROKEN_OFF: [&str; 7] = [
 ];
 
 /// A reply that ended regularly, unless there is nothing in it that anybody could use.
-fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
+pub(crate) fn usable(reply: Reply, phase: Phase) -> Result<Reply, Box<Failure>> {
     let calls = reply.message.tool_calls().count();
     let says_something = |block: &Block| matches!(block, Block::Text { text } if !text.trim().is_empty());
     let has_content = calls > 0 || reply.message.content.iter().any(says_something);

@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use aplomb::Runtime;
 use aplomb::config::Config;
+use aplomb::plugins::{NoConfig, Registry};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
@@ -80,15 +81,18 @@ fn main() {
 }
 
 fn runtime(base: &str, stream: &str, tools: bool) -> Runtime {
+    let tools = if tools { json!([{"id": "calc", "impl": "product"}]) } else { json!([]) };
     let config = json!({
         "version": "1.0",
         "agents": [{
             "id": "a",
             "llm": {"provider": "openai_compatible", "model": "m", "api_base": base, "stream": stream},
+            "tools": tools,
         }]
     });
-    let runtime = Runtime::builder(Config::from_json(&config.to_string(), "bench").unwrap());
-    if tools { runtime.tool("a", "calc", tool::Product) } else { runtime }.build().unwrap()
+    let plugins = Registry::new().tool("product", |_: NoConfig| Ok(tool::Product));
+    let config = Config::from_json(&config.to_string(), "bench").unwrap();
+    Runtime::builder(config).plugins(plugins).build().unwrap()
 }
 
 fn check(answer: Result<String, aplomb::Error>) {

@@ -7,13 +7,13 @@ use aplomb_core::near::did_you_mean;
 use aplomb_core::redact;
 use aplomb_faultlab::script::Script;
 
-use super::document::{Entry, Node, Span};
+use super::document::{Content, Entry, Node, Span};
 use super::node_at;
 use super::problem::{Path, Problem, listed};
 use super::providers::Provider;
 use super::{RetryExecutorConfig, TransportRetry};
 use crate::credential::CommandCredential;
-use crate::plugins::{Registry, Seam};
+use crate::plugins::{Plugin, Registry, Seam};
 
 /// Checks a document that has been held against its schema, and whose misspelt keys are mended.
 pub(super) struct Check<'a> {
@@ -21,10 +21,44 @@ pub(super) struct Check<'a> {
     /// Whether the registry is the program's, so that it knows every `impl`.
     pub(super) knows_impls: bool,
     pub(super) problems: &'a mut Vec<Problem>,
+    /// What is a problem only where there are others: a document that is right but for these may be the program's.
+    pub(super) slips: Vec<Problem>,
+}
+
+/// The keys of `llm` that say where its key is.
+const OF_KEYS: [&str; 2] = ["api_key_env", "api_key_command"];
+
+/// The keys of `llm` that say what is sent, and where to.
+const OF_SENDING: [&str; 8] = [
+    "api_base",
+    "api_version",
+    "extra_headers",
+    "extra_body",
+    "cache",
+    "ca_file",
+    "reasoning_model",
+    "openai_api_style",
+];
+
+impl Plugin {
+    /// Holds a plugin's config against its schema. Where there is none, what it lacks is missing where the plugin is named.
+    fn check(&self, config: Option<&mut Node>, path: &str, named: Span, problems: &mut Vec<Problem>) {
+        let mut empty = Node::new(Content::Table(Vec::new()), named);
+        if let Some(schema) = &self.schema {
+            schema.check(config.unwrap_or(&mut empty), path, codes::PLUGIN_CONFIG, problems);
+        }
+    }
 }
 
 impl Check<'_> {
-    pub(super) fn document(&mut self, root: &mut Node) {
+    pub(super) fn document(mut self, root: &mut Node) {
+        self.whole(root);
+        if !self.problems.is_empty() {
+            self.problems.append(&mut self.slips);
+        }
+    }
+
+    fn whole(&mut self, root: &mut Node) {
         let path = Path::root();
         for (seam, key) in [(Seam::Runtime, "runtime"), (Seam::Session, "session"), (Seam::Events, "events")]
         {
@@ -62,9 +96,10 @@ impl Check<'_> {
             let initial = RetryExecutorConfig::default().initial_backoff_ms;
             self.backoff(retry, &path.field("tool_executor").field("config"), initial);
         }
-        if let Some(llm) = agent.entry("llm") {
-            let start = llm.key_span;
-            self.llm(&llm.node, &start, &path.field(llm.written()));
+        if let Some(llm) = agent.entry_mut("llm") {
+            let (start, written) = (llm.key_span, llm.written().to_owned());
+            self.provider_config(&mut llm.node, &path.field(&written));
+            self.llm(&llm.node, &start, &path.field(&written));
         }
         let mut ids = HashSet::new();
         let tools = path.field("tools");
@@ -134,9 +169,8 @@ impl Check<'_> {
         }
         match self.registry.find(seam, selector, &text) {
             Ok(plugin) => {
-                let Some(config) = field_mut(node, "config") else { return };
-                let path = path.field("config").to_string();
-                plugin.schema.check(config, &path, codes::PLUGIN_CONFIG, self.problems);
+                let config = field_mut(node, "config");
+                plugin.check(config, &path.field("config").to_string(), span, self.problems);
             }
             Err(unknown) => {
                 let problem = Problem::new(codes::PLUGIN_LOAD, at, unknown.what(&shown)).at(&span);
@@ -148,11 +182,31 @@ impl Check<'_> {
         }
     }
 
+    /// What providers of the program's own are told.
+    fn provider_config(&mut self, llm: &mut Node, path: &Path<'_>) {
+        let named = llm.at(&["provider"]);
+        let provider = named.and_then(|named| self.registry.find_provider(named.as_text()?));
+        if let (Some(named), Some(Provider::Service(plugin))) = (named.map(|named| named.span), provider) {
+            let config = field_mut(llm, "provider_config");
+            plugin.check(config, &path.field("provider_config").to_string(), named, self.problems);
+        }
+        let fallbacks = path.field("fallbacks");
+        for (index, llm) in field_mut(llm, "fallbacks").into_iter().flat_map(Node::items_mut).enumerate() {
+            self.provider_config(llm, &fallbacks.item(index));
+        }
+    }
+
     fn llm(&mut self, llm: &Node, start: &Span, path: &Path<'_>) {
         let Some(entry) = llm.entry("provider") else { return };
         let Some(name) = entry.node.as_text() else { return };
-        let Some(provider) = Provider::find(name) else {
-            self.problems.push(unknown_provider(name, &entry.node, &path.field("provider")));
+        let Some(provider) = self.registry.find_provider(name) else {
+            let unknown = self.unknown_provider(name, &entry.node, &path.field("provider"));
+            if self.knows_impls {
+                self.problems.push(unknown);
+            } else if unknown.meant.is_some() {
+                // It may be the program's own, but is likely to be a slip.
+                self.slips.push(unknown);
+            }
             return;
         };
         let mut problem = |key: &str, what: String, help: &str| {
@@ -161,7 +215,19 @@ impl Check<'_> {
             self.problems.push(if help.is_empty() { problem } else { problem.help(help) });
         };
         let has = |key: &str| llm.entry(key).is_some();
-        if matches!(provider, Provider::Mock) {
+        let is_set = |key: &&str| {
+            llm.entry(key).is_some_and(|entry| !entry.node.is_table() || !entry.node.entries().is_empty())
+        };
+        if !matches!(provider, Provider::Service(_)) && is_set(&"provider_config") {
+            let what = format!("{name} takes the other keys of `llm`");
+            problem("provider_config", what, "remove it, or name a provider of your program");
+        }
+        if let Provider::Service(_) = provider {
+            for key in OF_SENDING.iter().filter(|key| is_set(key)) {
+                let what = format!("{name} is served in this process");
+                problem(key, what, "remove the key; what the provider is told goes into provider_config");
+            }
+        } else if matches!(provider, Provider::Mock) {
             if !has("script") {
                 problem(
                     "script",
@@ -169,37 +235,10 @@ impl Check<'_> {
                     "such as {\"steps\": [{\"reply\": {\"message\": {\"text\": \"hi\"}}}]}",
                 );
             }
-            for key in [
-                "api_base",
-                "api_version",
-                "api_key_env",
-                "api_key_command",
-                "extra_headers",
-                "extra_body",
-                "cache",
-                "ca_file",
-                "reasoning_model",
-                "openai_api_style",
-            ] {
-                if llm
-                    .entry(key)
-                    .is_some_and(|entry| !entry.node.is_table() || !entry.node.entries().is_empty())
-                {
-                    problem(
-                        key,
-                        "mock sends nothing".to_owned(),
-                        "remove the key, or choose another provider",
-                    );
-                }
+            for key in OF_KEYS.iter().chain(&OF_SENDING).filter(|key| is_set(key)) {
+                problem(key, "mock sends nothing".to_owned(), "remove the key, or choose another provider");
             }
         } else {
-            if has("script") {
-                problem(
-                    "script",
-                    "only mock plays a script".to_owned(),
-                    "remove it, or write \"provider\": \"mock\"",
-                );
-            }
             if !has("model") {
                 problem(
                     "model",
@@ -211,6 +250,13 @@ impl Check<'_> {
                 let what = format!("{name} needs the address of an API");
                 problem("api_base", what, "such as http://localhost:11434/v1");
             }
+        }
+        if !matches!(provider, Provider::Mock) && has("script") {
+            problem(
+                "script",
+                "only mock plays a script".to_owned(),
+                "remove it, or write \"provider\": \"mock\"",
+            );
         }
         if has("api_key_env") && has("api_key_command") {
             let what = "api_key_env says where the key is, too".to_owned();
@@ -257,6 +303,21 @@ impl Check<'_> {
         }
     }
 
+    fn unknown_provider(&self, name: &str, node: &Node, path: &Path<'_>) -> Problem {
+        let names = self.registry.provider_names();
+        let shown = node.as_name("provider").map_or("that".to_owned(), |name| format!("{name:?}"));
+        let problem = Problem::invalid(path, format!("no provider is called {shown}")).at(&node.span);
+        // A library of other systems that stands between them and providers.
+        if name.eq_ignore_ascii_case("litellm") {
+            let help = "run LiteLLM's proxy, and use openai_compatible with its address as api_base";
+            return problem.help(help);
+        }
+        match did_you_mean(name, names.iter().copied()) {
+            Some(meant) => problem.meant(Some(meant)),
+            None => problem.help(format!("the providers are {}", listed(&names))),
+        }
+    }
+
     fn script(&mut self, script: &Entry, path: &Path<'_>) {
         let text = script.node.to_value().to_string();
         if let Err(error) = Script::from_json(&text) {
@@ -289,22 +350,6 @@ impl Check<'_> {
             let what = "initial_backoff_ms must not be more than max_backoff_ms";
             self.problems.push(Problem::invalid(path.field(entry.written()), what).at(&entry.node.span));
         }
-    }
-}
-
-fn unknown_provider(name: &str, node: &Node, path: &Path<'_>) -> Problem {
-    let names = Provider::names();
-    let shown = node.as_name("provider").map_or("that".to_owned(), |name| format!("{name:?}"));
-    let known = format!("the providers are {}", listed(&names));
-    let problem = |what: String| Problem::invalid(path, what).at(&node.span);
-    // A library of other systems that stands between them and providers.
-    if name.eq_ignore_ascii_case("litellm") {
-        let help = "run LiteLLM's proxy, and use openai_compatible with its address as api_base";
-        return problem(format!("no provider is called {shown}")).help(help);
-    }
-    match did_you_mean(name, names.iter().copied()) {
-        Some(meant) => problem(format!("no provider is called {shown}")).meant(Some(meant)),
-        None => problem(format!("no provider is called {shown}")).help(known),
     }
 }
 

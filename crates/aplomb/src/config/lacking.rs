@@ -19,6 +19,8 @@ pub const PENDING_KEYS: &[(&str, &str)] = &[
     ("agents[].runtime.session_queue_size", "stored sessions"),
     ("agents[].runtime.event_queue_size", "event sinks"),
     ("agents[].runtime.interrupt_grace_ms", "tools that end in order"),
+    ("agents[].context_assembler.config.head_room_tokens", "windows that are known"),
+    ("agents[].context_assembler.config.compact_at", "windows that are known"),
     ("agents[].llm.stream_endpoint", "an address of their own for streams"),
     ("agents[].retry.resume.base_delay_ms", "durable runs"),
     ("agents[].retry.resume.max_delay_ms", "durable runs"),
@@ -104,6 +106,8 @@ fn visit(node: &Node, path: &Path<'_>, steps: &[&str], found: &mut impl FnMut(&N
                 visit(item, &path.item(index), rest, found);
             }
         }
+        // A program's own plugin has keys of its own.
+        Some((&"config", _)) if node.entry("impl").is_some() => {}
         Some((step, rest)) => {
             if let Some(entry) = node.entry(step) {
                 visit(&entry.node, &path.field(entry.written()), rest, found);

@@ -36,7 +36,7 @@ pub use schema::*;
 
 pub(crate) use check::is_python;
 pub(crate) use fit::Schema;
-pub(crate) use providers::Provider;
+pub(crate) use providers::{OF_WIRES, Provider, vendor_summary};
 
 use crate::plugins::Registry;
 use document::{Content, Document, Node};
@@ -127,11 +127,17 @@ impl Config {
 
     /// Checks a config again that may have been made or changed in code, by what the program has registered.
     pub(crate) fn check(&self, registry: &Registry) -> Result<(), Error> {
-        if self.loaded.1.as_deref() == Some(self) && !self.has_impls() {
-            return Ok(());
+        if let Loaded(Some(document), Some(read_then)) = &self.loaded
+            && **read_then == *self
+        {
+            return match self.names_own_parts() {
+                true => read(document, Vec::new(), registry, true).map(|_| ()),
+                false => Ok(()),
+            };
         }
-        let value =
+        let mut value =
             serde_json::to_value(self).map_err(|error| Error::foreign(codes::CONFIG_VALIDATION, error))?;
+        without_the_firsts(&mut value);
         let document = match &self.loaded.0 {
             Some(loaded) => loaded.changed_to(&value),
             None => Document::of_value(&value),
@@ -140,13 +146,17 @@ impl Config {
     }
 
     /// Whether it names a plugin that only the program can know.
-    fn has_impls(&self) -> bool {
+    fn names_own_parts(&self) -> bool {
         let of_agent = |agent: &AgentConfig| {
             agent.memory.as_ref().is_some_and(|memory| memory.r#impl.is_some())
                 || agent.pattern.r#impl.is_some()
                 || agent.tool_executor.r#impl.is_some()
                 || agent.context_assembler.as_ref().is_some_and(|assembler| assembler.r#impl.is_some())
                 || agent.tools.iter().any(|tool| tool.r#impl.is_some())
+                || [&agent.llm]
+                    .into_iter()
+                    .chain(&agent.llm.fallbacks)
+                    .any(|llm| BUILT_IN.find_provider(&llm.provider).is_none())
         };
         let of_all = [&self.runtime.r#impl, &self.session.r#impl, &self.events.r#impl];
         of_all.iter().any(|name| name.is_some()) || self.agents.iter().any(of_agent)
@@ -195,6 +205,21 @@ impl Config {
     }
 }
 
+/// Takes out of fallbacks what is the first model's to say: their defaults, which nobody wrote.
+fn without_the_firsts(document: &mut Value) {
+    let agents = document.get_mut("agents").and_then(Value::as_array_mut).into_iter().flatten();
+    let fallbacks = agents.filter_map(|agent| agent.pointer_mut("/llm/fallbacks")?.as_array_mut()).flatten();
+    let unsaid = TransportRetry::default();
+    for fallback in fallbacks.filter_map(Value::as_object_mut) {
+        fallback.retain(|key, value| match key.as_str() {
+            "retry" => serde_json::to_value(&unsaid).is_ok_and(|unsaid| *value != unsaid),
+            "fallbacks" => value.as_array().is_some_and(|fallbacks| !fallbacks.is_empty()),
+            "fallback_on" => *value != serde_json::json!(["quota_exhausted", "model_not_found"]),
+            _ => true,
+        });
+    }
+}
+
 /// Everything that is wrong with a document, or what it says.
 fn read(
     document: &Document,
@@ -208,7 +233,8 @@ fn read(
     let mut mended = document.root.clone();
     schema.check(&mut mended, "", fit::DOCUMENT, &mut problems);
     lacking::check(schema, &mended, &mut problems);
-    check::Check { registry, knows_impls, problems: &mut problems }.document(&mut mended);
+    let slips = Vec::new();
+    check::Check { registry, knows_impls, problems: &mut problems, slips }.document(&mut mended);
     // What is missing because somebody wrote null is missing there.
     for problem in &mut problems {
         let null = node_at(&document.root, &problem.path);
@@ -217,7 +243,13 @@ fn read(
         }
     }
     problem::error(problems, document)?;
-    serde_path_to_error::deserialize(mended.to_value()).map_err(|error| unread(&error, document))
+    let mut config: Config =
+        serde_path_to_error::deserialize(mended.to_value()).map_err(|error| unread(&error, document))?;
+    // It has one of them, and a default.
+    if config.session.r#impl.is_some() {
+        config.session.r#type = None;
+    }
+    Ok(config)
 }
 
 /// What the schema lets pass and a type does not: a number that is too large for it.

@@ -1,64 +1,35 @@
-//! Who serves models: a vendor, or a script.
+//! Who serves models: a vendor, a script, or the program itself.
 
 use aplomb_core::run::Capability;
-use aplomb_llm::vendors::{self, Place, Vendor};
+use aplomb_llm::vendors::{Place, Vendor};
 use aplomb_llm::wire::Wire;
 
+use crate::plugins::Plugin;
+
 /// Who serves a model.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Provider {
+#[derive(Clone, Copy)]
+pub(crate) enum Provider<'a> {
     /// A script, in this process.
     Mock,
     /// Somebody behind HTTP.
-    Vendor(&'static Vendor),
+    Vendor(&'a Vendor),
+    /// Something of the program's own, in this process.
+    Service(&'a Plugin),
 }
 
-/// The name of the one that sends nothing.
-const MOCK: &str = "mock";
-
-impl Provider {
-    pub(crate) fn all() -> impl Iterator<Item = Provider> {
-        [Provider::Mock].into_iter().chain(vendors::ALL.iter().map(Provider::Vendor))
-    }
-
-    pub(crate) fn find(name: &str) -> Option<Provider> {
-        Provider::all().find(|provider| provider.name() == name)
-    }
-
-    pub(crate) fn names() -> Vec<&'static str> {
-        Provider::all().map(Provider::name).collect()
-    }
-
-    pub(crate) fn name(self) -> &'static str {
+impl Provider<'_> {
+    pub(crate) fn name(&self) -> &str {
         match self {
-            Provider::Mock => MOCK,
+            Provider::Mock => "mock",
             Provider::Vendor(vendor) => vendor.name,
-        }
-    }
-
-    /// What it is, in a sentence.
-    pub(crate) fn summary(self) -> String {
-        let Provider::Vendor(vendor) = self else {
-            return "A script, in this process.".to_owned();
-        };
-        let speaks = match vendor.wire {
-            Wire::Anthropic => "Anthropic's Messages",
-            Wire::Gemini => "Google's generateContent",
-            Wire::OpenaiResponses => "OpenAI's Responses",
-            _ if vendor.speaks_both => "OpenAI's Chat Completions or Responses",
-            _ => "OpenAI's Chat Completions",
-        };
-        match vendor.place {
-            Place::At(base) => format!("{speaks}, at {base}."),
-            Place::AzureResource => format!("{speaks}, at an Azure resource: `llm.api_base`."),
-            _ => format!("{speaks}, at `llm.api_base`."),
+            Provider::Service(plugin) => plugin.name(),
         }
     }
 
     /// The highest temperature that it takes.
     pub(crate) fn hottest(self) -> f64 {
         match self {
-            Provider::Mock => 2.0,
+            Provider::Mock | Provider::Service(_) => 2.0,
             Provider::Vendor(vendor) => vendor.hottest,
         }
     }
@@ -67,9 +38,23 @@ impl Provider {
     pub(crate) fn needs_address(self) -> bool {
         matches!(self, Provider::Vendor(vendor) if !matches!(vendor.place, Place::At(_)))
     }
+}
 
-    /// What the protocols that there are can carry, whoever serves the model.
-    pub(crate) fn offers(self) -> &'static [Capability] {
-        &[Capability::Tools, Capability::Images]
+/// What the protocols that there are can carry, whoever serves the model.
+pub(crate) const OF_WIRES: [Capability; 2] = [Capability::Tools, Capability::Images];
+
+/// What a vendor is, in a sentence.
+pub(crate) fn vendor_summary(vendor: &Vendor) -> String {
+    let speaks = match vendor.wire {
+        Wire::Anthropic => "Anthropic's Messages",
+        Wire::Gemini => "Google's generateContent",
+        Wire::OpenaiResponses => "OpenAI's Responses",
+        _ if vendor.speaks_both => "OpenAI's Chat Completions or Responses",
+        _ => "OpenAI's Chat Completions",
+    };
+    match vendor.place {
+        Place::At(base) => format!("{speaks}, at {base}."),
+        Place::AzureResource => format!("{speaks}, at an Azure resource: `llm.api_base`."),
+        _ => format!("{speaks}, at `llm.api_base`."),
     }
 }

@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::document::{Content, Document, Node, Place, is_secret};
 use super::problem::Problem;
 use super::providers::Provider;
-use super::{Config, LlmConfig, node_at, problem};
+use super::{BUILT_IN, Config, LlmConfig, node_at, problem};
+use crate::plugins::Registry;
 
 /// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,7 +38,7 @@ impl fmt::Display for Warning {
 
 impl Config {
     /// What is likely to be a mistake.
-    pub(crate) fn suspicions(&self) -> Vec<Problem> {
+    pub(crate) fn suspicions(&self, registry: &Registry) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (at, llm) in self.models() {
             let mut suspect = |code: Code, key: &str, what: String, help: &str| {
@@ -48,7 +49,7 @@ impl Config {
                     None => problem,
                 });
             };
-            if let Err(error) = crate::model::check_key(llm) {
+            if let Err(error) = crate::model::check_key(llm, registry) {
                 let what = error.message().trim_start_matches("llm.api_key_env ").to_owned();
                 let key = if llm.api_key_env.is_some() { "api_key_env" } else { "provider" };
                 suspect(codes::CONFIG_LOAD, key, what, error.hint().unwrap_or_default());
@@ -76,7 +77,7 @@ impl Config {
     pub fn notes(&self) -> Vec<Warning> {
         let mut notes = Vec::new();
         for (at, llm) in self.models() {
-            let is_script = matches!(Provider::find(&llm.provider), Some(Provider::Mock));
+            let is_script = matches!(BUILT_IN.find_provider(&llm.provider), Some(Provider::Mock));
             let (path, what, help) = match &llm.pricing {
                 None if is_script => continue,
                 None => {
@@ -133,8 +134,11 @@ impl Config {
         let of_agents = self.agents.iter().flat_map(|agent| {
             let tools = agent.tools.iter().map(|tool| &tool.config);
             let plugins = tools.chain(agent.memory.iter().map(|memory| &memory.config));
-            let models = [&agent.llm].into_iter().chain(&agent.llm.fallbacks).map(|llm| &llm.extra_body);
-            plugins.chain([&agent.pattern.config]).chain(models)
+            let assembler = agent.context_assembler.iter().map(|assembler| &assembler.config);
+            let models = [&agent.llm].into_iter().chain(&agent.llm.fallbacks);
+            let models = models.flat_map(|llm| [&llm.extra_body, &llm.provider_config]);
+            let plugins = plugins.chain([&agent.pattern.config, &agent.tool_executor.config]);
+            plugins.chain(assembler).chain(models)
         });
         for config in of_agents.chain([&self.events.config, &self.session.config]) {
             config.0.iter().for_each(|(field, value)| credentials_in(field, value, &mut found));

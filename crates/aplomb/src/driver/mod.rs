@@ -28,8 +28,9 @@ pub(crate) use publish::{Publisher, SharedPublisher};
 
 use crate::credential::{Credential, RunCredentials};
 use crate::host::RunClock;
-use crate::memory::{Held, Sessions};
+use crate::memory::Remembering;
 use crate::request::Cancellation;
+use crate::session::{Held, Sessions};
 use crate::tools::{ToolContext, Toolbox};
 
 /// What a run is carried out with.
@@ -40,7 +41,8 @@ pub(crate) struct Driver {
     pub(crate) credentials: RunCredentials,
     pub(crate) benches: Benches,
     pub(crate) tools: Arc<Toolbox>,
-    pub(crate) sessions: Option<Arc<Sessions>>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) memory: Option<Arc<Remembering>>,
     /// How long a run waits for another one of its session, in ms.
     pub(crate) lock_timeout_ms: u64,
     pub(crate) clock: Arc<RunClock>,
@@ -51,6 +53,9 @@ pub(crate) struct Driver {
 /// How much longer than the step's clock an attempt's own may run and still be together with it, in ms: the attempt's
 /// begins a little later, and wins.
 const TOGETHER_MS: u64 = 20;
+
+/// How long the session store may take to add a run's turn, in ms.
+const APPEND_LIMIT_MS: u64 = 10_000;
 
 /// The session, while it is the run's.
 type Session = Arc<Mutex<Option<Held>>>;
@@ -75,12 +80,18 @@ impl Driver {
         let mut state = Box::<State>::default();
         let mut in_flight = InFlight::default();
         start.benches = self.bench_news(&mut in_flight);
+        let deadline = deadline(&start);
         let mut input = Input::Started(start);
         loop {
             let (at, entropy) = (self.clock.at(), self.clock.entropy());
             let (next, _records, effects) = self.machine.handle(&state, at, entropy, input);
             *state = next;
             for effect in effects {
+                if let Effect::AppendTranscript { messages, forgotten } = effect {
+                    self.keep(&identity, &messages, forgotten);
+                    self.append(&identity, &messages, deadline).await;
+                    continue;
+                }
                 if let Some(finished) = self.perform(&mut in_flight, &identity, effect) {
                     return finished;
                 }
@@ -118,9 +129,8 @@ impl Driver {
                 let acquired = self.acquire_session(effect, identity, in_flight.session.clone());
                 in_flight.begin(effect, acquired);
             }
-            Effect::AppendTranscript { messages, forgotten } => {
-                self.keep(identity, &messages, forgotten);
-            }
+            // Done before this, since the next effect waits for it.
+            Effect::AppendTranscript { .. } => {}
             Effect::CallModel { effect, target, messages, tools, announce_restart, .. } => {
                 let call =
                     self.call_model(effect, target, identity.clone(), messages, tools, announce_restart);
@@ -186,13 +196,10 @@ impl Driver {
         identity: &Arc<Identity>,
         session: Session,
     ) -> impl Future<Output = Input> + Send + 'static {
-        let sessions = self.sessions.clone();
+        let (sessions, memory) = (self.sessions.clone(), self.memory.clone());
         let (session_id, lock_timeout_ms) = (identity.session_id.clone(), self.lock_timeout_ms);
         let (clock, publisher, identity) = (self.clock.clone(), self.publisher.clone(), identity.clone());
         async move {
-            let Some(sessions) = sessions else {
-                return Input::SessionAcquired { effect, history: Vec::new() };
-            };
             let too_late = clock.sleep_until(clock.at().saturating_add(lock_timeout_ms), false);
             tokio::select! {
                 biased;
@@ -204,14 +211,14 @@ impl Driver {
                     return Input::SessionRefused { effect, error };
                 }
             }
-            // The call itself may panic, before there is a future.
-            let recall = async { sessions.memory.recall(&session_id).await };
-            let recalled = AssertUnwindSafe(recall).catch_unwind().await;
-            match recalled.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+            let Some(memory) = memory else {
+                return Input::SessionAcquired { effect, history: Vec::new() };
+            };
+            match memory.recall(&session_id).await {
                 Ok(history) => Input::SessionAcquired { effect, history },
                 Err(error) => {
-                    tell_of_memory(&publisher, names::MEMORY_INJECT_FAILED, &identity, &error);
-                    if sessions.must_recall {
+                    tell_of(&publisher, names::MEMORY_INJECT_FAILED, &identity, &error);
+                    if memory.must_recall {
                         return Input::SessionRefused { effect, error };
                     }
                     Input::SessionAcquired { effect, history: Vec::new() }
@@ -222,15 +229,28 @@ impl Driver {
 
     /// Hands the memory what the run has added to the conversation, and how much of it the model could not take.
     fn keep(&self, identity: &Identity, messages: &[Arc<Message>], forgotten: usize) {
-        let Some(sessions) = &self.sessions else { return };
-        let kept = AssertUnwindSafe(|| {
-            if forgotten > 0 {
-                sessions.memory.forget_oldest(&identity.session_id, forgotten)?;
-            }
-            sessions.memory.keep(&identity.session_id, messages)
-        });
-        if let Err(error) = catch_unwind(kept).unwrap_or_else(|panic| Err(panicked(&*panic))) {
-            tell_of_memory(&self.publisher, names::MEMORY_WRITEBACK_FAILED, identity, &error);
+        let Some(memory) = &self.memory else { return };
+        if let Err(error) = memory.keep(&identity.session_id, messages, forgotten) {
+            tell_of(&self.publisher, names::MEMORY_WRITEBACK_FAILED, identity, &error);
+        }
+    }
+
+    /// Adds it to the session's transcript. The run has its answer, which it does not lose by a store that fails, or that
+    /// is not done when the run must end.
+    async fn append(&self, identity: &Identity, messages: &[Arc<Message>], deadline: Option<u64>) {
+        let limit = self.clock.at().saturating_add(APPEND_LIMIT_MS).min(deadline.unwrap_or(u64::MAX));
+        let given_up = |why: &str| {
+            let message = format!("the session store was not done when {why}");
+            Err(Error::new(codes::SESSION_ERROR, message))
+        };
+        let appended = tokio::select! {
+            biased;
+            appended = self.sessions.append(&identity.session_id, messages) => appended,
+            () = self.cancellation.cancelled() => given_up("the run was cancelled"),
+            () = self.clock.sleep_until(limit, false) => given_up("its time was up"),
+        };
+        if let Err(error) = appended {
+            tell_of(&self.publisher, names::SESSION_APPEND_FAILED, identity, &error);
         }
     }
 
@@ -287,7 +307,7 @@ impl Driver {
         arguments: Value,
         context: ToolContext,
     ) -> impl Future<Output = Input> + Send + 'static {
-        let tools = self.tools.clone();
+        let (tools, name) = (self.tools.clone(), call.name.clone());
         let called = async move {
             // Arguments that do not fit are no call at all.
             if let Err(error) = tools.check(&call.name, &arguments) {
@@ -298,9 +318,25 @@ impl Driver {
                 Err(error) => Input::ToolFailed { effect, error },
             }
         };
+        let (limit, clock) = (self.tools.time_limit(), self.clock.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(called));
         async move {
-            match task.await {
+            let joined = match limit {
+                None => task.await,
+                Some(limit) => {
+                    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                    tokio::select! {
+                        biased;
+                        joined = task => joined,
+                        () = clock.sleep_until(clock.at().saturating_add(limit_ms), false) => {
+                            let message = format!("{name} did not end within {limit_ms} ms, its executor's time limit");
+                            let error = Error::new(codes::TOOL_TIMEOUT, message);
+                            return Input::ToolFailed { effect, error };
+                        }
+                    }
+                }
+            };
+            match joined {
                 Ok(input) => input,
                 Err(joined) => {
                     let message = match joined.try_into_panic() {
@@ -346,11 +382,14 @@ impl InFlight {
     }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
-    Error::new(codes::EXECUTION_ERROR, format!("the memory panicked: {}", panic_message(panic)))
+/// When the run must have ended, on its own clock.
+fn deadline(start: &RunStart) -> Option<u64> {
+    let limit = start.time_limit.as_ref().map(|limit| limit.limit_ms);
+    limit.into_iter().chain(start.budget.max_duration_ms).min()
 }
 
-fn tell_of_memory(publisher: &SharedPublisher, name: EventName, identity: &Identity, error: &Error) {
+/// Tells of a failure that the run survives.
+fn tell_of(publisher: &SharedPublisher, name: EventName, identity: &Identity, error: &Error) {
     let payload = serde_json::json!({
         "agent_id": identity.agent_id,
         "session_id": identity.session_id,

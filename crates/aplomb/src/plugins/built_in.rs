@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use aplomb_core::decide::ToolRetry;
-use aplomb_core::run::React;
+use aplomb_core::error::Error;
+use aplomb_core::run::{Assembler, Pattern, React, Truncating};
+use aplomb_llm::vendors;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use super::{Make, NoConfig, Origin, Registry, Seam, factory};
-use crate::config::{ReactConfig, RetryExecutorConfig};
-use crate::memory::Buffer;
-use crate::tools::{Calc, CurrentTime};
+use super::registry::{Part, Plugin};
+use super::{Origin, Registry, Seam};
+use crate::config::{InMemoryConfig, ReactConfig, RetryExecutorConfig, TruncatingConfig};
+use crate::memory::{Buffer, Memory};
+use crate::runtime::Subscriber;
+use crate::session::{InMemory, SessionStore};
+use crate::tools::{Calc, CurrentTime, Retrying, Safe, Tool, ToolExecutor};
 
 /// Names that the contract has and that cannot be used yet, and what they come with.
 pub(super) const PENDING: &[(Seam, &str, &str)] = &[
@@ -43,7 +48,6 @@ pub(super) const PENDING: &[(Seam, &str, &str)] = &[
     (Seam::Tool, "mcp", "MCP"),
     (Seam::ToolExecutor, "filesystem_aware", "the tools for files"),
     (Seam::ToolExecutor, "concurrent_batch", "batches of tool calls"),
-    (Seam::ContextAssembler, "truncating", "the context assemblers"),
     (Seam::ContextAssembler, "head_tail", "the context assemblers"),
     (Seam::ContextAssembler, "sliding_window", "the context assemblers"),
     (Seam::ContextAssembler, "importance_weighted", "the context assemblers"),
@@ -95,54 +99,50 @@ struct CurrentTimeConfig {}
 #[serde(deny_unknown_fields)]
 struct DefaultRuntimeConfig {}
 
-/// In this process, for as long as it lives.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct InMemoryConfig {}
-
 /// To the program's own subscribers alone.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AsyncConfig {}
 
 /// Registers every one that can be used.
-pub(super) fn register(registry: &mut Registry) {
-    let mut add = Add(registry);
-    add.one::<BufferConfig>(
-        Seam::Memory,
-        "buffer",
-        Make::Memory(factory(|_: NoConfig| Ok(Arc::new(Buffer::default()) as _))),
-    );
-    add.one::<ReactConfig>(
-        Seam::Pattern,
-        "react",
-        Make::Pattern(factory(|_: ReactConfig| Ok(Arc::new(React::default()) as _))),
-    );
-    add.one::<CalcConfig>(Seam::Tool, "calc", Make::Tool(factory(|_: NoConfig| Ok(Arc::new(Calc) as _))));
-    add.one::<CurrentTimeConfig>(
-        Seam::Tool,
-        "current_time",
-        Make::Tool(factory(|_: NoConfig| Ok(Arc::new(CurrentTime) as _))),
-    );
-    add.one::<SafeConfig>(
-        Seam::ToolExecutor,
-        "safe",
-        Make::ToolExecutor(factory(|_: NoConfig| Ok(ToolRetry::never()))),
-    );
-    add.one::<RetryExecutorConfig>(
-        Seam::ToolExecutor,
-        "retry",
-        Make::ToolExecutor(factory(|config: RetryExecutorConfig| Ok(config.policy()))),
-    );
-    add.one::<DefaultRuntimeConfig>(Seam::Runtime, "default", Make::Nothing);
-    add.one::<InMemoryConfig>(Seam::Session, "in_memory", Make::Nothing);
-    add.one::<AsyncConfig>(Seam::Events, "async", Make::Events(factory(|_: NoConfig| Ok(None))));
+pub(super) fn register(registry: Registry) -> Registry {
+    let registry =
+        built_in(registry, "buffer", |_: BufferConfig| Ok(Arc::new(Buffer::default()) as Arc<dyn Memory>));
+    let registry =
+        built_in(registry, "react", |_: ReactConfig| Ok(Arc::new(React::default()) as Arc<dyn Pattern>));
+    let registry = built_in(registry, "calc", |_: CalcConfig| Ok(Arc::new(Calc) as Arc<dyn Tool>));
+    let registry =
+        built_in(registry, "current_time", |_: CurrentTimeConfig| Ok(Arc::new(CurrentTime) as Arc<dyn Tool>));
+    let registry = built_in(registry, "safe", |_: SafeConfig| Ok(Arc::new(Safe) as Arc<dyn ToolExecutor>));
+    let registry = built_in(registry, "retry", |config: RetryExecutorConfig| {
+        Ok(Arc::new(Retrying(config.policy())) as Arc<dyn ToolExecutor>)
+    });
+    let registry = built_in(registry, "truncating", |_: TruncatingConfig| {
+        Ok(Arc::new(Truncating::default()) as Arc<dyn Assembler>)
+    });
+    let registry = built_in(registry, "default", |_: DefaultRuntimeConfig| Ok(()));
+    let registry = built_in(registry, "in_memory", |config: InMemoryConfig| {
+        Ok(Arc::new(InMemory::new(config.max_sessions)) as Arc<dyn SessionStore>)
+    });
+    let registry = built_in(registry, "async", |_: AsyncConfig| Ok(None::<Arc<dyn Subscriber>>));
+    let mut registry = vendors::ALL
+        .iter()
+        .fold(registry, |registry, vendor| registry.with_vendor(vendor.clone(), Origin::BuiltIn));
+    // What it plays is in `llm.script`.
+    let (name, summary) = ("mock".to_owned(), "A script, in this process.".to_owned());
+    let mock = Plugin { name, origin: Origin::BuiltIn, summary, schema: None, make: Box::new(()) };
+    registry.add(Seam::Provider, mock);
+    registry
 }
 
-struct Add<'a>(&'a mut Registry);
-
-impl Add<'_> {
-    fn one<C: JsonSchema>(&mut self, seam: Seam, name: &str, make: Make) {
-        self.0.add::<C>(seam, name, Origin::BuiltIn, make);
-    }
+fn built_in<C, P>(
+    registry: Registry,
+    name: &str,
+    make: impl Fn(C) -> Result<P, Error> + Send + Sync + 'static,
+) -> Registry
+where
+    C: DeserializeOwned + JsonSchema,
+    P: Part,
+{
+    registry.with(name, Origin::BuiltIn, make)
 }

@@ -1,11 +1,13 @@
-//! Tools: what an agent can do besides talking.
+//! Tools: what an agent can do besides talking, and how they are called.
 
 mod calc;
 mod current_time;
+mod executor;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::message::ToolCall;
@@ -17,6 +19,8 @@ use serde_json::Value;
 
 pub use calc::Calc;
 pub use current_time::CurrentTime;
+pub use executor::{Next, ToolExecutor, ToolInvocation, ToolPolicy};
+pub(crate) use executor::{Retrying, Safe};
 
 /// Something that an agent can do.
 ///
@@ -80,9 +84,12 @@ impl ToolContext {
     }
 }
 
-/// The tools of one agent.
-#[derive(Default)]
-pub(crate) struct Toolbox(BTreeMap<String, Entry>);
+/// The tools of one agent, and how they are called.
+pub(crate) struct Toolbox {
+    tools: BTreeMap<String, Entry>,
+    executor: Arc<dyn ToolExecutor>,
+    time_limit: Option<Duration>,
+}
 
 struct Entry {
     tool: Arc<dyn Tool>,
@@ -91,6 +98,16 @@ struct Entry {
 }
 
 impl Toolbox {
+    /// Without any tool so far; `time_limit` is that of one attempt.
+    pub(crate) fn new(executor: Arc<dyn ToolExecutor>, time_limit: Option<Duration>) -> Toolbox {
+        Toolbox { tools: BTreeMap::new(), executor, time_limit }
+    }
+
+    /// How long one attempt may take.
+    pub(crate) fn time_limit(&self) -> Option<Duration> {
+        self.time_limit
+    }
+
     /// Adds a tool.
     pub(crate) fn add(&mut self, id: &str, tool: Arc<dyn Tool>) -> Result<(), Error> {
         self.try_add(id, tool).map_err(|error| error.with_context("tool_id", id))
@@ -113,7 +130,7 @@ impl Toolbox {
             )
         })?;
         let spec = ToolSpec { id: id.to_owned(), description, parameters, idempotent };
-        match self.0.insert(id.to_owned(), Entry { tool, spec, arguments }) {
+        match self.tools.insert(id.to_owned(), Entry { tool, spec, arguments }) {
             None => Ok(()),
             Some(_) => Err(Error::new(codes::CONFIG_VALIDATION, format!("two tools are called {id:?}"))),
         }
@@ -121,7 +138,7 @@ impl Toolbox {
 
     /// What the model is told.
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
-        self.0.values().map(|entry| entry.spec.clone()).collect()
+        self.tools.values().map(|entry| entry.spec.clone()).collect()
     }
 
     /// Whether a tool takes these arguments.
@@ -141,19 +158,20 @@ impl Toolbox {
         Err(Error::new(codes::TOOL_VALIDATION, message))
     }
 
-    /// Runs a tool.
+    /// Runs a tool, in the executor's hands.
     pub(crate) async fn call(
         &self,
         id: &str,
         arguments: Value,
         context: ToolContext,
     ) -> Result<Value, Error> {
-        self.entry(id)?.tool.call(arguments, context).await
+        let Entry { tool, spec, .. } = self.entry(id)?;
+        self.executor.around(ToolInvocation { tool: spec, arguments, context }, Next(&**tool)).await
     }
 
     fn entry(&self, id: &str) -> Result<&Entry, Error> {
         let unknown = || Error::new(codes::TOOL_NOT_FOUND, format!("no tool is called {id:?}"));
-        self.0.get(id).ok_or_else(unknown)
+        self.tools.get(id).ok_or_else(unknown)
     }
 }
 

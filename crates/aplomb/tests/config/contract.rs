@@ -37,8 +37,8 @@ fn contract() -> BTreeSet<String> {
                 keys.insert("diagnostics.redact_keys".to_owned());
                 continue;
             }
-            // The context assemblers' own, which come with them.
-            "`context_assembler.config`" => continue,
+            "`context_assembler.config` of `truncating`" => &["agents[].context_assembler.config"],
+            "`session.config` of `in_memory`" => &["session.config"],
             other => panic!("a bullet of an unknown place: {other}"),
         };
         // A bullet of a place names the place itself, unless another one has.
@@ -122,7 +122,12 @@ fn schema_keys() -> BTreeSet<String> {
     let schema = config::schema();
     let mut keys = BTreeSet::new();
     walk(&schema, &schema, "", &mut keys);
-    for (path, plugin) in [("agents[].pattern.config", "react"), ("agents[].tool_executor.config", "retry")] {
+    for (path, plugin) in [
+        ("agents[].pattern.config", "react"),
+        ("agents[].tool_executor.config", "retry"),
+        ("agents[].context_assembler.config", "truncating"),
+        ("session.config", "in_memory"),
+    ] {
         let registry = aplomb::plugins::Registry::new();
         let plugin = registry.list().into_iter().find(|found| found.name == plugin).unwrap();
         let schema = plugin.config.unwrap();

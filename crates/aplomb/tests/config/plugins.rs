@@ -168,7 +168,7 @@ async fn a_memory_of_ones_own_is_asked_before_a_run_and_told_after_it() {
     let output = runtime.run_detailed(request).await.unwrap().into_output().unwrap();
     assert_eq!(output, "hello after 2 messages");
     assert_eq!(*kept.lock().unwrap(), ["an older note", "s: hi"]);
-    runtime.close_session("s").unwrap();
+    runtime.close_session("s").await.unwrap();
     assert!(kept.lock().unwrap().is_empty());
 }
 

@@ -10,6 +10,7 @@ use crate::support::*;
 use aplomb::config::Config;
 use aplomb::event::names;
 use aplomb::host::ScaledHost;
+use aplomb::plugins::{NoConfig, Registry};
 use aplomb::{Ask, ChunkKind, Error, Event, Pattern, RunRequest, RunStreamChunk, Runtime, View, codes};
 use serde_json::{Value, json};
 
@@ -343,7 +344,8 @@ async fn a_secret_that_a_tools_retries_repeat_comes_out_nowhere() {
 }
 
 /// Ends the run with what it is told to say.
-struct Says(Box<dyn Fn() -> Ask + Send + Sync>);
+#[derive(Clone)]
+struct Says(Arc<dyn Fn() -> Ask + Send + Sync>);
 
 impl Pattern for Says {
     fn kind(&self) -> &str {
@@ -372,9 +374,9 @@ async fn a_secret_that_a_pattern_lets_slip_comes_out_nowhere() {
         for word in [&secret, &control] {
             let sinks = listen(|| {
                 let (word, secret) = (word.clone(), secret.clone());
-                let says = Says(Box::new(move || slip(&word)));
+                let says = Says(Arc::new(move || slip(&word)));
                 Setup::new(always(text("never")))
-                    .build(|builder| builder.pattern("assistant", says))
+                    .pattern(says)
                     .agent(move |agent| Given::Header.to(agent, &secret))
             })
             .await;
@@ -413,7 +415,8 @@ async fn an_argument_that_is_called_a_secret_comes_out_nowhere_and_the_tool_gets
 async fn the_config_says_which_names_are_secrets() {
     let (secret, control) = (fresh(), fresh());
     let document = |address: &str| {
-        let mut document = document(address, |_| ());
+        let tool = |agent: &mut Value| agent["tools"] = json!([{ "id": "probe", "impl": "probe" }]);
+        let mut document = document(address, tool);
         document["diagnostics"] = json!({ "redact_keys": ["pin"] });
         Config::from_json(&document.to_string(), "agent.json").unwrap()
     };
@@ -425,7 +428,7 @@ async fn the_config_says_which_names_are_secrets() {
     .await
     .unwrap();
     let runtime = Runtime::builder(document(&server.base_url()))
-        .tool("assistant", "probe", Probe::saying("x"))
+        .plugins(Registry::new().tool("probe", |_: NoConfig| Ok(Probe::saying("x"))))
         .build()
         .unwrap();
     let stream = runtime.run_stream(hi()).unwrap();

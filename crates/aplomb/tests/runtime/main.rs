@@ -18,6 +18,7 @@ mod outcomes;
 mod policy;
 mod promises;
 mod remedies;
+mod seams;
 mod secrets;
 mod sessions;
 mod streaming;

@@ -246,6 +246,7 @@ async fn a_renewed_key_that_is_refused_and_repeated_gets_nowhere_either() {
 }
 
 /// Fails with what it was told in confidence.
+#[derive(Clone)]
 struct Indiscreet;
 
 impl Tool for Indiscreet {

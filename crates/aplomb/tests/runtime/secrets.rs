@@ -205,7 +205,8 @@ fn a_mistake_in_the_shape_is_named_with_path_line_and_column() {
         (r#""id": "assistant""#, r#""id": "assistant", "tols": []"#, "tols", "agents[0]", "tools"),
     ] {
         let wrong = document(from, to);
-        let error = Config::from_json(&wrong, "my/agent.json").unwrap_err();
+        let config = Config::from_json(&wrong, "my/agent.json");
+        let error = config.and_then(|config| Runtime::builder(config).build()).err().unwrap();
         assert_eq!(error.code(), codes::CONFIG_VALIDATION, "{error}");
         let (line, _) = place_of(&wrong, mistake);
         let shown = error.to_string();

@@ -7,7 +7,7 @@ use crate::crossing::WIRES;
 use crate::support::*;
 use aplomb::event::names;
 use aplomb::host::{Host, SystemHost};
-use aplomb::plugins::{NoConfig, Registry};
+use aplomb::plugins::NoConfig;
 use aplomb::{Cancellation, Error, Memory, Message, RunRequest, StopReason, codes};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
@@ -132,7 +132,7 @@ async fn a_closed_session_is_forgotten_and_others_are_not() {
     for session in ["s", "t"] {
         lab.run(turn(session, "one")).await.gives("ok", NO_RETRY);
     }
-    lab.runtime.close_session("s").unwrap();
+    lab.runtime.close_session("s").await.unwrap();
     assert_eq!(said(&lab.run(turn("s", "two")).await.log[0]), pairs(&[("user", "two")]));
     assert_eq!(said(&lab.run(turn("t", "two")).await.log[0]).len(), 3);
 }
@@ -231,7 +231,9 @@ impl Memory for Panicking {
         burnt()
     }
 
-    fn forget(&self, _session_id: &str) {}
+    fn forget(&self, _session_id: &str) {
+        burnt()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,14 +242,15 @@ async fn a_memory_that_panics_is_a_memory_that_fails() {
         for on_error in ["continue", "fail"] {
             let lab = Setup::new(always(text("ok")))
                 .agent(move |agent| agent["memory"] = json!({ "impl": "burnt", "on_error": on_error }))
-                .build(move |builder| {
-                    let memory = move |_: NoConfig| Ok(Panicking { at_once });
-                    builder.plugins(Registry::new().memory("burnt", memory))
-                })
+                .plugins(|registry| registry.memory("burnt", move |_: NoConfig| Ok(Panicking { at_once })))
                 .start()
                 .await;
             let outcome = lab.run(turn("s", "one")).await;
             assert!(lab.events.has(names::MEMORY_INJECT_FAILED));
+            let closed = in_time(lab.runtime.close_session("s")).await.unwrap_err();
+            assert_eq!(closed.code(), codes::SESSION_ERROR);
+            assert!(closed.message().contains("assistant") && closed.message().contains("\"s\""), "{closed}");
+            assert!(closed.details().cause.unwrap().dict.message.contains("the notes are burnt"), "{closed}");
             if on_error == "continue" {
                 outcome.gives("ok", NO_RETRY);
                 assert!(lab.events.has(names::MEMORY_WRITEBACK_FAILED));
@@ -340,10 +343,7 @@ async fn a_memory_that_gives_calls_without_results_or_results_without_calls_bric
                         agent["memory"] = json!({ "impl": "given" });
                         agent["tools"] = json!([{ "id": "calc", "type": "calc" }]);
                     })
-                    .build(|builder| {
-                        let memory = move |_: NoConfig| Ok(given.clone());
-                        builder.plugins(Registry::new().memory("given", memory))
-                    })
+                    .plugins(|registry| registry.memory("given", move |_: NoConfig| Ok(given.clone())))
                     .start()
                     .await;
                 let request = turn("s", "And now?");

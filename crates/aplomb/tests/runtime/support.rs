@@ -9,9 +9,10 @@ use std::time::Duration;
 use aplomb::config::Config;
 use aplomb::event::{EventName, names};
 use aplomb::host::{Host, ScaledHost, SystemHost};
+use aplomb::plugins::{NoConfig, Registry};
 use aplomb::tools::{Tool, ToolContext};
 use aplomb::{
-    ChunkKind, Error, Event, Exec, RunRequest, RunResult, RunStreamChunk, Runtime, RuntimeBuilder,
+    ChunkKind, Error, Event, Exec, Pattern, RunRequest, RunResult, RunStreamChunk, Runtime, RuntimeBuilder,
     StopReason, Subscriber,
 };
 use aplomb_faultlab::script::Script;
@@ -108,13 +109,17 @@ pub(crate) fn no_retries(agent: &mut Value) {
 pub(crate) struct Setup {
     script: Value,
     change: Box<dyn FnOnce(&mut Value)>,
+    whole: Box<dyn FnOnce(&mut Value)>,
+    plugins: Registry,
     build: Box<dyn FnOnce(RuntimeBuilder) -> RuntimeBuilder>,
     deltas: bool,
 }
 
 impl Setup {
     pub(crate) fn new(script: Value) -> Setup {
-        Setup { script, change: Box::new(|_| ()), build: Box::new(|builder| builder), deltas: false }
+        let (change, whole) = (Box::new(|_: &mut Value| ()), Box::new(|_: &mut Value| ()));
+        let build = Box::new(|builder| builder);
+        Setup { script, change, whole, plugins: Registry::new(), build, deltas: false }
     }
 
     /// Changes the agent's config.
@@ -127,6 +132,12 @@ impl Setup {
         self
     }
 
+    /// Changes the whole document, after the agent.
+    pub(crate) fn document(mut self, change: impl FnOnce(&mut Value) + 'static) -> Setup {
+        self.whole = Box::new(change);
+        self
+    }
+
     /// Changes the runtime's builder.
     pub(crate) fn build(mut self, build: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder + 'static) -> Setup {
         let before = self.build;
@@ -134,9 +145,26 @@ impl Setup {
         self
     }
 
+    /// Registers plugins.
+    pub(crate) fn plugins(mut self, register: impl FnOnce(Registry) -> Registry) -> Setup {
+        self.plugins = register(self.plugins);
+        self
+    }
+
     /// Gives the agent a tool.
-    pub(crate) fn tool(self, id: &'static str, tool: impl Tool) -> Setup {
-        self.build(move |builder| builder.tool("assistant", id, tool))
+    pub(crate) fn tool(self, id: &'static str, tool: impl Tool + Clone) -> Setup {
+        let setup = self.plugins(|registry| registry.tool(id, move |_: NoConfig| Ok(tool.clone())));
+        setup.agent(move |agent| {
+            let mut tools = agent["tools"].as_array().cloned().unwrap_or_default();
+            tools.push(json!({ "id": id, "impl": id }));
+            agent["tools"] = json!(tools);
+        })
+    }
+
+    /// Gives the agent a pattern.
+    pub(crate) fn pattern(self, pattern: impl Pattern + Clone) -> Setup {
+        let setup = self.plugins(|registry| registry.pattern("own", move |_: NoConfig| Ok(pattern.clone())));
+        setup.agent(|agent| agent["pattern"] = json!({ "impl": "own" }))
     }
 
     /// Lets the lab's subscriber take deltas as they come, so that every answer is watched.
@@ -152,13 +180,16 @@ impl Setup {
         // Read when the runtime is built, and not needed after that.
         let mut authority = NamedTempFile::new().unwrap();
         authority.write_all(server.ca_pem().as_bytes()).unwrap();
-        let config = config(&server.base_url(), |agent| {
+        let mut document = document(&server.base_url(), |agent| {
             if server.base_url().starts_with("https") {
                 agent["llm"]["ca_file"] = json!(authority.path());
             }
             (self.change)(agent);
         });
-        let builder = Runtime::builder(config).host(ScaledHost::new(0.01)).subscriber(events.clone());
+        (self.whole)(&mut document);
+        let config = Config::from_json(&document.to_string(), "agent.json").unwrap();
+        let builder = Runtime::builder(config).plugins(self.plugins);
+        let builder = builder.host(ScaledHost::new(0.01)).subscriber(events.clone());
         let runtime = (self.build)(builder).build().unwrap();
         Lab { server, runtime, events }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
@@ -10,10 +11,11 @@ use aplomb::config::Config;
 use aplomb::error::{AgentError, Code, Declaration, IDENTIFIERS};
 use aplomb::event::names;
 use aplomb::host::{Host, SystemHost};
+use aplomb::plugins::{NoConfig, Registry};
 use aplomb::tools::{Tool, ToolContext};
 use aplomb::{
-    Ask, Cancellation, Capability, Error, ErrorDetails, Event, Pattern, RunBudget, RunRequest, Runtime,
-    StopReason, View, codes,
+    Ask, Cancellation, Capability, EnvCredential, Error, ErrorDetails, Event, Pattern, RunBudget, RunRequest,
+    Runtime, StopReason, View, codes,
 };
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use serde_json::{Value, json};
@@ -95,7 +97,7 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
         |_| Box::pin(unbuilt(|agent| agent["llm"]["api_base"] = json!("127.0.0.1"))),
         &[],
     ),
-    (codes::PLUGIN_ERROR, "a tool that panics when asked", |_| Box::pin(with_tool("assistant", Panics)), &[]),
+    (codes::PLUGIN_ERROR, "a tool that panics when asked", |_| Box::pin(with_tool(Panics)), &[]),
     (codes::PLUGIN_ERROR, "a code that is taken", |_| Box::pin(two_errors_of_one_code()), &[]),
     (
         codes::PLUGIN_LOAD,
@@ -103,12 +105,11 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
         |_| Box::pin(unbuilt(|agent| agent["tools"] = json!([{ "id": "a", "type": "clac" }]))),
         &[],
     ),
-    (codes::PLUGIN_LOAD, "a tool for nobody", |_| Box::pin(with_tool("asistant", Probe::saying("x"))), &[]),
-    (codes::PLUGIN_LOAD, "a pattern for nobody", |_| Box::pin(with_pattern("asistant", Needy)), &[]),
+    (codes::PLUGIN_LOAD, "a credential for nobody", |_| Box::pin(credential_for_nobody()), &[]),
     (
         codes::PLUGIN_CAPABILITY,
         "a pattern that needs structured output",
-        |_| Box::pin(with_pattern("assistant", Needy)),
+        |_| Box::pin(with_pattern(Needy)),
         &[],
     ),
     (
@@ -116,7 +117,7 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
         "parameters that are no JSON Schema",
         |_| {
             let tool = Probe::saying("x").parameters(json!({ "type": "objekt" }));
-            Box::pin(with_tool("assistant", tool))
+            Box::pin(with_tool(tool))
         },
         &[],
     ),
@@ -257,12 +258,20 @@ async fn unbuilt(change: fn(&mut Value)) -> Raised {
     refused(built(change, |builder| builder).err()).await
 }
 
-async fn with_tool(agent: &'static str, tool: impl Tool) -> Raised {
-    refused(built(|_| (), |builder| builder.tool(agent, "probe", tool)).err()).await
+async fn with_tool(tool: impl Tool + Clone) -> Raised {
+    let registry = Registry::new().tool("probe", move |_: NoConfig| Ok(tool.clone()));
+    let named = |agent: &mut Value| agent["tools"] = json!([{ "id": "probe", "impl": "probe" }]);
+    refused(built(named, |builder| builder.plugins(registry)).err()).await
 }
 
-async fn with_pattern(agent: &'static str, pattern: impl Pattern) -> Raised {
-    refused(built(|_| (), |builder| builder.pattern(agent, pattern)).err()).await
+async fn with_pattern(pattern: impl Pattern + Clone) -> Raised {
+    let registry = Registry::new().pattern("own", move |_: NoConfig| Ok(pattern.clone()));
+    let named = |agent: &mut Value| agent["pattern"] = json!({ "impl": "own" });
+    refused(built(named, |builder| builder.plugins(registry)).err()).await
+}
+
+async fn credential_for_nobody() -> Raised {
+    refused(built(|_| (), |builder| builder.credential("asistant", EnvCredential::new("X"))).err()).await
 }
 
 async fn two_errors_of_one_code() -> Raised {
@@ -365,7 +374,7 @@ async fn held_too_long() -> Raised {
 
 async fn closed_in_use() -> Raised {
     let (lab, holder) = session_in_use().await;
-    let refusal = lab.runtime.close_session("s1");
+    let refusal = lab.runtime.close_session("s1").await;
     holder.abort();
     refused(refusal.err()).await
 }
@@ -414,7 +423,8 @@ async fn twice() -> Raised {
 // ---- Patterns.
 
 /// A pattern that does what a test says.
-struct Does(Box<dyn Fn() -> Ask + Send + Sync>);
+#[derive(Clone)]
+struct Does(Arc<dyn Fn() -> Ask + Send + Sync>);
 
 impl Pattern for Does {
     fn kind(&self) -> &str {
@@ -431,8 +441,7 @@ impl Pattern for Does {
 }
 
 async fn by(next: impl Fn() -> Ask + Send + Sync + 'static) -> Raised {
-    let setup =
-        Setup::new(always(text("never"))).build(|builder| builder.pattern("assistant", Does(Box::new(next))));
+    let setup = Setup::new(always(text("never"))).pattern(Does(Arc::new(next)));
     Ended(Box::new(ended(setup.start().await, named()).await))
 }
 
@@ -441,6 +450,7 @@ async fn by_pattern(code: Code) -> Raised {
 }
 
 /// A pattern that nothing can serve yet.
+#[derive(Clone)]
 struct Needy;
 
 impl Pattern for Needy {
@@ -464,6 +474,7 @@ impl Pattern for Needy {
 // ---- Tools.
 
 /// A tool that panics when it is asked what it is.
+#[derive(Clone)]
 struct Panics;
 
 impl Tool for Panics {
@@ -661,11 +672,7 @@ async fn a_name_that_is_nearly_right_is_answered_with_the_right_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_is_nearly_right_is_answered_with_the_right_one() {
     let tool = |agent: &mut Value| agent["tools"] = json!([{ "id": "a", "type": "clac" }]);
-    for (raised, right) in [
-        (unbuilt(tool).await, "calc"),
-        (with_tool("asistant", Probe::saying("x")).await, "assistant"),
-        (with_pattern("asistant", Needy).await, "assistant"),
-    ] {
+    for (raised, right) in [(unbuilt(tool).await, "calc"), (credential_for_nobody().await, "assistant")] {
         assert_eq!(hint_of(&raised), format!("did you mean {right:?}?"));
     }
 }
@@ -688,17 +695,9 @@ async fn a_refusal_names_whose_it_is() {
             asked(hi_with("asistant", "hi").session_id("s1").run_id("r1")).await,
             &[("agent_id", "asistant"), ("session_id", "s1"), ("run_id", "r1")],
         ),
-        (
-            "a tool that panics",
-            with_tool("assistant", Panics).await,
-            &[("agent_id", "assistant"), ("tool_id", "probe")],
-        ),
-        (
-            "a tool for nobody",
-            with_tool("asistant", Probe::saying("x")).await,
-            &[("agent_id", "asistant"), ("tool_id", "probe")],
-        ),
-        ("a needy pattern", with_pattern("assistant", Needy).await, &[("agent_id", "assistant")]),
+        ("a tool that panics", with_tool(Panics).await, &[("agent_id", "assistant"), ("tool_id", "probe")]),
+        ("a credential for nobody", credential_for_nobody().await, &[("agent_id", "asistant")]),
+        ("a needy pattern", with_pattern(Needy).await, &[("agent_id", "assistant")]),
     ] {
         let Refused(error) = raised else { panic!("it is refused") };
         for (field, value) in expected {
@@ -857,10 +856,8 @@ async fn an_error_of_ones_own_that_is_a_time_out_is_not_retried_where_the_tool_m
 /// errors.md §1: "a caller that handles a parent handles all below it".
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_ones_own_ends_a_run_as_its_parent_does_and_is_handled_like_it() {
-    let setup = Setup::new(always(text("never"))).build(|builder| {
-        let strike = Does(Box::new(|| Ask::Fail(Error::custom(Strike))));
-        builder.error::<Strike>().pattern("assistant", strike)
-    });
+    let strike = Does(Arc::new(|| Ask::Fail(Error::custom(Strike))));
+    let setup = Setup::new(always(text("never"))).pattern(strike).build(|builder| builder.error::<Strike>());
     let outcome = setup.start().await.run(named()).await;
     assert_eq!(outcome.result().stop_reason, StopReason::Timeout);
     let details = outcome.result().error_details.clone().unwrap();
@@ -909,8 +906,7 @@ async fn a_pattern_that_asks_for_nothing_but_tools_that_there_are_not_ends() {
     };
     let asks: [fn() -> Ask; 2] = [|| Ask::Tools(Vec::new()), missing];
     for ask in asks {
-        let setup = Setup::new(always(text("never")))
-            .build(move |builder| builder.pattern("assistant", Does(Box::new(ask))));
+        let setup = Setup::new(always(text("never"))).pattern(Does(Arc::new(ask)));
         let outcome = in_time(setup.start().await.run(hi())).await;
         assert_eq!((outcome.error().code(), outcome.log.len()), (codes::PATTERN_ERROR, 0));
     }

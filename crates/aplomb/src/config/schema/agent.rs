@@ -181,6 +181,25 @@ impl Default for LimitsConfig {
     }
 }
 
+/// Leaves out the oldest turns, where the model says that the conversation is too large for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TruncatingConfig {
+    /// How many tokens of the model's window are kept free for its answer.
+    #[schemars(example = 1_024)]
+    pub head_room_tokens: u32,
+    /// How full the window may be before something is left out.
+    #[schemars(range(min = 0.0, max = 1.0), example = 0.8)]
+    pub compact_at: f64,
+}
+
+impl Default for TruncatingConfig {
+    fn default() -> TruncatingConfig {
+        TruncatingConfig { head_room_tokens: 1_024, compact_at: 0.8 }
+    }
+}
+
 /// Asks the model, runs the tools that it asks for, until it answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

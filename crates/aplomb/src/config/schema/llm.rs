@@ -18,7 +18,10 @@ pub struct LlmConfig {
     /// Who serves it.
     #[schemars(example = &"anthropic")]
     pub provider: String,
-    /// Its name, as the provider has it. Required but for `mock`.
+    /// What a provider of the program's own is told; `aplomb schema --plugin NAME` says what it takes. Refused elsewhere.
+    #[serde(default, skip_serializing_if = "PluginConfig::is_empty")]
+    pub provider_config: PluginConfig,
+    /// Its name, as the provider has it. Required but for `mock` and providers of the program's own.
     #[serde(default)]
     #[schemars(length(min = 1), example = &"claude-sonnet-4-5")]
     pub model: Option<String>,

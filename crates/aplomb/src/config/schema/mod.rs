@@ -7,7 +7,9 @@ mod llm;
 mod retry;
 mod whole;
 
-pub use agent::{AgentConfig, LimitsConfig, MemoryConfig, OnError, PluginRef, ReactConfig, ToolConfig};
+pub use agent::{
+    AgentConfig, LimitsConfig, MemoryConfig, OnError, PluginRef, ReactConfig, ToolConfig, TruncatingConfig,
+};
 pub use llm::{
     ApiStyle, CachePoint, ExtraHeaders, FallbackReason, LlmConfig, PricingConfig, StreamMode, TimeoutsConfig,
 };
@@ -16,8 +18,8 @@ pub use retry::{
     TransportRetry,
 };
 pub use whole::{
-    Config, CooldownConfig, CooldownScope, DiagnosticsConfig, QuotaConfig, SessionConfig, TrafficConfig,
-    Version,
+    Config, CooldownConfig, CooldownScope, DiagnosticsConfig, InMemoryConfig, QuotaConfig, SessionConfig,
+    TrafficConfig, Version,
 };
 
 use std::fmt;

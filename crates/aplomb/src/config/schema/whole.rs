@@ -1,3 +1,5 @@
+use std::num::NonZeroUsize;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +90,22 @@ impl Default for SessionConfig {
             lock_timeout_ms: 30_000,
             max_steps: None,
         }
+    }
+}
+
+/// In this process, for as long as it lives: the transcripts of the sessions that were used last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct InMemoryConfig {
+    /// How many sessions. Of one more, that which was used the longest ago is forgotten; what agents remember of it is not.
+    #[schemars(range(min = 1, max = 10_000_000), example = 10_000)]
+    pub max_sessions: NonZeroUsize,
+}
+
+impl Default for InMemoryConfig {
+    fn default() -> InMemoryConfig {
+        InMemoryConfig { max_sessions: NonZeroUsize::MIN.saturating_add(999) }
     }
 }
 

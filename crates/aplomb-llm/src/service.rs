@@ -1,0 +1,241 @@
+//! A model that is served in this process: by the program itself, or by something that it knows how to ask.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aplomb_core::failure::{Anomaly, Failure, Phase};
+use aplomb_core::message::{Block, Collector, Delta, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::run::Capability;
+use aplomb_core::tool::ToolSpec;
+use futures_util::future::FutureExt;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::clocks::Clocks;
+use crate::provider::{
+    Answer, AttemptFailed, DeltaSink, ModelConfig, ModelRequest, StreamMode, image_bytes, timed_out,
+};
+use crate::usage;
+use crate::wire;
+
+/// An answer as it comes: its pieces, and in the end [`StreamEvent::Finish`]; or the failure that ended it.
+///
+/// An answer that ends without `Finish` is a failure, never a short success.
+pub type AnswerStream<'a> = BoxStream<'a, Result<StreamEvent, Box<Failure>>>;
+
+/// A model that is served in this process.
+///
+/// It is asked once per attempt. What follows a failure is decided elsewhere, from what the failure says: a service that
+/// stands in front of HTTP says [`Failure::status`] with the headers that came, one that cannot reach what it asks
+/// [`Failure::transport`], one whose answer is wrong [`Failure::anomaly`]. Aplomb adds whose failure it is, takes known
+/// credentials out of it, and limits the time: `llm.timeout_ms` to the first piece, `llm.timeouts.idle_ms` between two,
+/// `llm.timeouts.attempt_ms` for all.
+///
+/// ```
+/// use aplomb_core::failure::Failure;
+/// use aplomb_core::message::{FinishReason, Message, Reply, Role};
+/// use aplomb_llm::service::{AnswerStream, ModelService, ServiceRequest, whole};
+///
+/// /// Repeats what was said last, unless it is too long.
+/// struct Echo;
+///
+/// impl ModelService for Echo {
+///     fn ask<'a>(&'a self, request: ServiceRequest<'a>) -> AnswerStream<'a> {
+///         whole(async move {
+///             let said = request.messages.last().map(|message| message.to_text()).unwrap_or_default();
+///             if said.len() > 1_000 {
+///                 return Err(Box::new(Failure::status(413, b"")));
+///             }
+///             let message = Message::text(Role::Assistant, said);
+///             Ok(Reply { message, finish: FinishReason::Stop, usage: None })
+///         })
+///     }
+/// }
+/// ```
+pub trait ModelService: Send + Sync + 'static {
+    /// What can be asked of it besides text. An agent that needs more is refused when it is made ready. Asked once then.
+    fn offers(&self) -> &[Capability] {
+        &[]
+    }
+
+    /// One attempt. Dropping the stream ends it.
+    fn ask<'a>(&'a self, request: ServiceRequest<'a>) -> AnswerStream<'a>;
+}
+
+/// What is asked of a model that is served in this process.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct ServiceRequest<'a> {
+    /// The run.
+    pub run_id: &'a str,
+    /// `llm.model`; the provider's name where that is missing.
+    pub model: &'a str,
+    /// The conversation.
+    pub messages: &'a [Arc<Message>],
+    /// The tools that it may ask for.
+    pub tools: &'a [ToolSpec],
+    /// `llm.temperature`.
+    pub temperature: Option<f64>,
+    /// `llm.max_tokens`: the most tokens of the answer.
+    pub max_tokens: Option<u32>,
+    /// The credential, where the config or the program gives one.
+    pub credential: Option<&'a str>,
+}
+
+/// Without the credential, and without the conversation.
+impl fmt::Debug for ServiceRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let request = &mut f.debug_struct("ServiceRequest");
+        request.field("run_id", &self.run_id).field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+/// An answer that comes in one piece.
+pub fn whole<'a>(answer: impl Future<Output = Result<Reply, Box<Failure>>> + Send + 'a) -> AnswerStream<'a> {
+    let events = answer.map(|answer| match answer {
+        Ok(reply) => events_of(reply).into_iter().map(Ok).collect(),
+        Err(failure) => vec![Err(failure)],
+    });
+    stream::once(events).flat_map(stream::iter).boxed()
+}
+
+/// What makes up a reply. What only the wire of another provider can read has no use here.
+fn events_of(reply: Reply) -> Vec<StreamEvent> {
+    let Reply { message, finish, usage } = reply;
+    let mut events = Vec::new();
+    for (index, block) in (0..).zip(message.content) {
+        match block {
+            Block::Text { text } => events.push(StreamEvent::Delta(Delta::Text { text })),
+            Block::Thinking { text, signature } => {
+                events.push(StreamEvent::Delta(Delta::Thinking { text }));
+                events.extend(signature.map(StreamEvent::Signature));
+            }
+            Block::RedactedThinking { data } => events.push(StreamEvent::RedactedThinking(data)),
+            Block::ToolCall(call) => events.push(StreamEvent::Delta(Delta::ToolCall {
+                index,
+                id: Some(call.id),
+                name: Some(call.name),
+                text: call.arguments,
+            })),
+            _ => {}
+        }
+    }
+    events.extend(usage.map(StreamEvent::Usage));
+    events.push(StreamEvent::Finish(finish));
+    events
+}
+
+/// A service that is part of a model's config.
+#[derive(Clone)]
+pub struct Service(pub Arc<dyn ModelService>);
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Service")
+    }
+}
+
+/// Makes one attempt. The failure does not say yet whose it is.
+pub(crate) async fn attempt(
+    Service(service): &Service,
+    config: &ModelConfig,
+    request: ModelRequest<'_>,
+    credential: Option<&SecretString>,
+    sink: Option<DeltaSink<'_>>,
+) -> Result<Answer, AttemptFailed> {
+    let mut coming = Coming {
+        clocks: Clocks::start(&config.timeouts),
+        sink,
+        live: config.stream != StreamMode::Never,
+        usage: None,
+        arrived: 0,
+        delivered: false,
+        first_delta_ms: None,
+    };
+    let answer = service.ask(ServiceRequest {
+        run_id: request.run_id,
+        model: &config.model,
+        messages: request.messages,
+        tools: request.tools,
+        temperature: config.temperature,
+        max_tokens: config.max_tokens,
+        credential: credential.map(|credential| credential.expose_secret()),
+    });
+    match coming.take(answer).await {
+        Ok(reply) => Ok(Answer { reply, first_delta_ms: coming.first_delta_ms }),
+        Err(failure) => Err(AttemptFailed {
+            usage: usage::of_failed(&failure, coming.usage, size_of(request), coming.arrived, true),
+            failure,
+            delivered: coming.delivered,
+        }),
+    }
+}
+
+/// An answer under way.
+struct Coming<'a> {
+    clocks: Clocks,
+    sink: Option<DeltaSink<'a>>,
+    /// Whether those who watch get the pieces as they come.
+    live: bool,
+    usage: Option<TokenUsage>,
+    /// The bytes of the deltas that came.
+    arrived: u64,
+    delivered: bool,
+    first_delta_ms: Option<u64>,
+}
+
+impl Coming<'_> {
+    async fn take(&mut self, mut answer: AnswerStream<'_>) -> Result<Reply, Box<Failure>> {
+        let mut collector = Collector::default();
+        let (mut phase, mut ended) = (Phase::Connect, false);
+        loop {
+            let event = match self.clocks.wait(answer.next()).await {
+                Ok(Some(Ok(event))) => event,
+                Ok(Some(Err(failure))) => return Err(failure),
+                Ok(None) => break,
+                // The answer is whole; what may follow did not come.
+                Err(_) if ended => break,
+                Err(limit) => return Err(timed_out(phase, limit)),
+            };
+            phase = Phase::MidStream;
+            if let StreamEvent::Delta(delta) = &event {
+                self.arrived += delta.size();
+                self.first_delta_ms.get_or_insert_with(|| self.clocks.elapsed_ms());
+                if self.live {
+                    self.deliver(delta);
+                }
+            }
+            let ends = matches!(event, StreamEvent::Finish(_));
+            collector.push(&event);
+            self.usage = collector.usage();
+            // Once: what follows the whole answer does not prolong the wait for more.
+            match (ends, ended) {
+                (true, false) => self.clocks.answer_is_whole(),
+                (_, true) => {}
+                (false, false) => self.clocks.progress(),
+            }
+            ended |= ends;
+        }
+        let nothing_said = || Box::new(Failure::anomaly(Phase::MidStream, Anomaly::NoTerminalEvent, b""));
+        let reply = wire::usable(collector.finish().ok_or_else(nothing_said)?, Phase::MidStream)?;
+        if !self.live {
+            Delta::of_whole(&reply.message).for_each(|delta| self.deliver(&delta));
+        }
+        Ok(reply)
+    }
+
+    fn deliver(&mut self, delta: &Delta) {
+        if let Some(sink) = &mut self.sink {
+            sink(delta);
+            self.delivered = true;
+        }
+    }
+}
+
+/// The bytes of what is asked, pictures apart.
+fn size_of(request: ModelRequest<'_>) -> u64 {
+    let written = |message: &Arc<Message>| serde_json::to_vec(&message.content).unwrap_or_default().len();
+    let said: usize = request.messages.iter().map(written).sum();
+    let tools = serde_json::to_vec(request.tools).unwrap_or_default().len();
+    ((said + tools) as u64).saturating_sub(image_bytes(request.messages))
+}
