@@ -9,7 +9,9 @@ use crate::decide::{Allowances, Decision, Layer};
 use crate::error::ErrorDetails;
 use crate::failure::{Failure, Verdict};
 use crate::message::{Message, Reply, TokenUsage, ToolCall};
-use crate::run::{EffectId, Entry, Identity, PricedModel, RunBudget, StopReason, TimeLimit};
+use crate::run::{
+    EffectId, Entry, Identity, PricedModel, Purpose, RunBudget, StopReason, TimeLimit, WantedOutput,
+};
 
 /// One fact, and when it became one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +54,9 @@ pub enum Fact {
         /// Whether the run brings a credential of its own.
         #[serde(default)]
         own_credential: bool,
+        /// What its output must be like.
+        #[serde(default)]
+        output: WantedOutput,
         /// What it may use.
         #[serde(default)]
         budget: RunBudget,
@@ -78,6 +83,9 @@ pub enum Fact {
     CallOpened {
         /// Counts from 1; the run's step.
         step: u32,
+        /// What it is for.
+        #[serde(default)]
+        purpose: Purpose,
         /// How many attempts may be added to the first.
         allowances: Allowances,
         /// Which of the agent's targets is asked first.
@@ -204,6 +212,27 @@ pub enum Fact {
         error: ErrorDetails,
         /// What the model is told.
         told: String,
+    },
+    /// The pattern is done, and its output is being checked.
+    ValidationBegun {
+        /// The effect that checks it.
+        effect: EffectId,
+        /// The output.
+        output: String,
+    },
+    /// An output was not accepted.
+    OutputRejected {
+        /// The output.
+        output: String,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// The model is to correct what it said. Its call follows.
+    CorrectionAsked {
+        /// The output that was rejected, where it is not what the model said last.
+        answer: Option<Arc<Message>>,
+        /// What is wrong with it, as the model is told.
+        request: Arc<Message>,
     },
     /// The run ended.
     Finished {

@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut messages = vec![Arc::new(Message::text(Role::User, question.as_str()))];
     loop {
         let mut show = |delta: &Delta| println!("{delta:?}");
-        let request = ModelRequest { run_id: "ask", messages: &messages, tools: &tools };
+        let request = ModelRequest { run_id: "ask", messages: &messages, tools: &tools, output: None };
         let answer =
             model.ask(request, Some(&mut show)).await.map_err(|failed| format!("{:#?}", failed.failure))?;
         println!("{:?} {:?}", answer.reply.finish, answer.reply.usage);

@@ -18,6 +18,7 @@ pub mod mock;
 pub mod provider;
 pub mod service;
 pub mod sse;
+mod structured;
 pub mod transport;
 mod usage;
 pub mod vendors;

@@ -1,5 +1,6 @@
 //! One attempt at a model: a request out, deltas while they come, and in the end one reply or one failure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use aplomb_core::Error;
 use aplomb_core::error::codes;
 use aplomb_core::failure::{Anomaly, Failure, Phase, TransportFault, TransportKind};
 use aplomb_core::message::{Block, CallIds, Delta, ImageSource, Message, Reply, StreamEvent, TokenUsage};
+use aplomb_core::run::OutputSchema;
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
 use bytes::Bytes;
@@ -21,9 +23,10 @@ use crate::clocks::{Clocks, Timeouts, wall_ms};
 use crate::credentials;
 use crate::mock::MockTransport;
 use crate::service::{self, Service};
+use crate::structured::{self, Told};
 use crate::transport::{Body, HttpTransport, Paths, Pool, Request, Response, Sent, Target, Transport};
 use crate::usage;
-use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Wire};
+use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Schemas, Wire};
 
 /// The most bytes that are read of an error.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
@@ -162,6 +165,22 @@ impl ModelConfig {
     ///
     /// If it cannot be written as JSON.
     pub fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
+        // A script answers what it answers, and is shown what a model would be told.
+        let schemas = match self.endpoint {
+            Endpoint::Http { .. } => self.quirks.schemas,
+            Endpoint::Mock(_) | Endpoint::Service(_) => Schemas::Never,
+        };
+        let with_tools = !request.tools.is_empty();
+        let told = request
+            .output
+            .map(|output| (output, structured::told(output, &self.model, self.wire, schemas, with_tools)));
+        let (format, messages) = match told {
+            None => (None, Cow::Borrowed(request.messages)),
+            Some((_, Told::Natively(format))) => (Some(format), Cow::Borrowed(request.messages)),
+            Some((output, Told::InInstructions)) => {
+                (None, Cow::Owned(structured::instructed(request.messages, output)))
+            }
+        };
         let parameters = Parameters {
             model: &self.model,
             stream,
@@ -169,9 +188,10 @@ impl ModelConfig {
             max_tokens: self.max_tokens,
             reasons: self.reasons,
             cache: &self.cache,
+            output: format.as_ref(),
             quirks: self.quirks,
         };
-        let mut body = self.wire.request_body(parameters, request.messages, request.tools)?;
+        let mut body = self.wire.request_body(parameters, &messages, request.tools)?;
         if !self.extra_body.is_empty() {
             body = wire::merge(&body, &self.extra_body)?;
         }
@@ -188,6 +208,8 @@ pub struct ModelRequest<'a> {
     pub messages: &'a [Arc<Message>],
     /// The tools that it may ask for.
     pub tools: &'a [ToolSpec],
+    /// What its output must fit.
+    pub output: Option<&'a OutputSchema>,
 }
 
 /// A whole answer.

@@ -1,11 +1,12 @@
 //! A model that is served in this process: by the program itself, or by something that it knows how to ask.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, Phase};
 use aplomb_core::message::{Block, Collector, Delta, Message, Reply, StreamEvent, TokenUsage};
-use aplomb_core::run::Capability;
+use aplomb_core::run::{Capability, OutputSchema};
 use aplomb_core::tool::ToolSpec;
 use futures_util::future::FutureExt;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -15,8 +16,9 @@ use crate::clocks::Clocks;
 use crate::provider::{
     Answer, AttemptFailed, DeltaSink, ModelConfig, ModelRequest, StreamMode, image_bytes, timed_out,
 };
+use crate::structured;
 use crate::usage;
-use crate::wire;
+use crate::wire::{self, Schemas};
 
 /// An answer as it comes: its pieces, and in the end [`StreamEvent::Finish`]; or the failure that ended it.
 ///
@@ -74,6 +76,9 @@ pub struct ServiceRequest<'a> {
     pub messages: &'a [Arc<Message>],
     /// The tools that it may ask for.
     pub tools: &'a [ToolSpec],
+    /// What the answer must fit, where the service [offers](ModelService::offers) structured output. For others it stands in
+    /// the conversation's instructions.
+    pub output: Option<&'a OutputSchema>,
     /// `llm.temperature`.
     pub temperature: Option<f64>,
     /// `llm.max_tokens`: the most tokens of the answer.
@@ -152,11 +157,18 @@ pub(crate) async fn attempt(
         delivered: false,
         first_delta_ms: None,
     };
+    let (messages, output) = match request.output {
+        Some(output) if config.quirks.schemas == Schemas::Never => {
+            (Cow::Owned(structured::instructed(request.messages, output)), None)
+        }
+        output => (Cow::Borrowed(request.messages), output),
+    };
     let answer = service.ask(ServiceRequest {
         run_id: request.run_id,
         model: &config.model,
-        messages: request.messages,
+        messages: &messages,
         tools: request.tools,
+        output,
         temperature: config.temperature,
         max_tokens: config.max_tokens,
         credential: credential.map(|credential| credential.expose_secret()),

@@ -9,7 +9,7 @@ use aplomb_core::message::CallIds;
 use secrecy::SecretString;
 
 use crate::provider::{Endpoint, ModelConfig};
-use crate::wire::{AnswerLimit, Quirks, Wire, encoded};
+use crate::wire::{AnswerLimit, Quirks, Schemas, Wire, encoded};
 
 /// A vendor.
 ///
@@ -41,6 +41,8 @@ pub struct Vendor {
     pub hottest: f64,
     /// How the names of its models begin that reason before they answer, as far as that can be told from names.
     pub reasoning_models: &'static [&'static str],
+    /// How the names of its models begin that take no schema for their output.
+    pub schemaless_models: &'static [&'static str],
     /// How it differs from the protocol.
     pub quirks: Quirks,
     /// Which ids of calls it takes back.
@@ -103,19 +105,26 @@ const COMPATIBLE: Vendor = Vendor {
     needs_key: false,
     hottest: 2.0,
     reasoning_models: &[],
-    quirks: Quirks::NONE,
+    schemaless_models: &[],
+    quirks: Quirks { schemas: Schemas::WithoutTools, ..Quirks::NONE },
     call_ids: Wire::OpenaiChat.call_ids(),
     docs: "https://platform.openai.com/docs/api-reference/chat",
 };
 
 /// Vendors that take `max_tokens` and no other name.
-const MAX_TOKENS: Quirks = Quirks { answer_limit: AnswerLimit::MaxTokens, ..Quirks::NONE };
+const MAX_TOKENS: Quirks = Quirks { answer_limit: AnswerLimit::MaxTokens, ..COMPATIBLE.quirks };
 
 /// How the names of OpenAI's models begin that reason, and of those at Azure that are named after them. Models with `-chat`
 /// in their name are the same family and do not reason.
 ///
 /// Source: OpenAI's guide "Reasoning models": <https://platform.openai.com/docs/guides/reasoning>.
 const OPENAI_REASONING: &[&str] = &["o1", "o3", "o4", "gpt-5"];
+
+/// How the names of OpenAI's models begin that are older than the schemas of outputs.
+///
+/// Source: OpenAI's guide "Structured model outputs": <https://platform.openai.com/docs/guides/structured-outputs>.
+const OPENAI_SCHEMALESS: &[&str] =
+    &["gpt-3.5", "gpt-4-", "gpt-4o-2024-05-13", "chatgpt-4o", "o1-mini", "o1-preview"];
 
 /// Every vendor.
 pub const ALL: &[Vendor] = &[
@@ -125,6 +134,7 @@ pub const ALL: &[Vendor] = &[
         key_variable: Some("OPENAI_API_KEY"),
         needs_key: true,
         reasoning_models: OPENAI_REASONING,
+        schemaless_models: OPENAI_SCHEMALESS,
         quirks: Quirks { answer_limit: AnswerLimit::MaxCompletionTokens, ..Quirks::NONE },
         docs: "https://platform.openai.com/docs/api-reference",
         ..COMPATIBLE
@@ -137,6 +147,18 @@ pub const ALL: &[Vendor] = &[
         key_variable: Some("ANTHROPIC_API_KEY"),
         needs_key: true,
         hottest: 1.0,
+        // Guide "Structured outputs": the models of generation 4.5 and later take one.
+        schemaless_models: &[
+            "claude-2",
+            "claude-3",
+            "claude-instant",
+            "claude-opus-4-0",
+            "claude-opus-4-1",
+            "claude-opus-4-2025",
+            "claude-sonnet-4-0",
+            "claude-sonnet-4-2025",
+        ],
+        quirks: Quirks::NONE,
         call_ids: Wire::Anthropic.call_ids(),
         docs: "https://platform.claude.com/docs/en/api/messages",
         ..COMPATIBLE
@@ -150,6 +172,9 @@ pub const ALL: &[Vendor] = &[
         needs_key: true,
         // Guide "Thinking": <https://ai.google.dev/gemini-api/docs/thinking>.
         reasoning_models: &["gemini-2.5", "gemini-3"],
+        // Guide "Structured outputs": <https://ai.google.dev/gemini-api/docs/structured-output>.
+        schemaless_models: &["gemini-1", "gemini-pro", "gemma"],
+        quirks: Quirks::NONE,
         docs: "https://ai.google.dev/api",
         ..COMPATIBLE
     },
@@ -159,6 +184,7 @@ pub const ALL: &[Vendor] = &[
         key_variable: Some("AZURE_OPENAI_API_KEY"),
         needs_key: true,
         reasoning_models: OPENAI_REASONING,
+        schemaless_models: OPENAI_SCHEMALESS,
         quirks: Quirks { key_header: Some(("api-key", "")), ..Quirks::NONE },
         docs: "https://learn.microsoft.com/en-us/azure/ai-foundry/openai/api-version-lifecycle",
         ..COMPATIBLE
@@ -168,7 +194,8 @@ pub const ALL: &[Vendor] = &[
         place: Place::At("https://openrouter.ai/api/v1"),
         key_variable: Some("OPENROUTER_API_KEY"),
         needs_key: true,
-        quirks: MAX_TOKENS,
+        // Whether one is taken depends on who serves the model (<https://openrouter.ai/docs/features/structured-outputs>).
+        quirks: Quirks { schemas: Schemas::Never, ..MAX_TOKENS },
         docs: "https://openrouter.ai/docs/api-reference/overview",
         ..COMPATIBLE
     },
@@ -177,7 +204,12 @@ pub const ALL: &[Vendor] = &[
         place: Place::At("https://api.groq.com/openai/v1"),
         key_variable: Some("GROQ_API_KEY"),
         needs_key: true,
-        quirks: Quirks { answer_limit: AnswerLimit::MaxCompletionTokens, ..Quirks::NONE },
+        // Few of its models take one (<https://console.groq.com/docs/structured-outputs>).
+        quirks: Quirks {
+            answer_limit: AnswerLimit::MaxCompletionTokens,
+            schemas: Schemas::Never,
+            ..Quirks::NONE
+        },
         docs: "https://console.groq.com/docs/api-reference",
         ..COMPATIBLE
     },
@@ -201,7 +233,8 @@ pub const ALL: &[Vendor] = &[
         key_variable: Some("DEEPSEEK_API_KEY"),
         needs_key: true,
         reasoning_models: &["deepseek-reasoner"],
-        quirks: Quirks { reasoning_goes_back: true, ..MAX_TOKENS },
+        // It refuses a schema: "This response_format type is unavailable now" (llm-exe#662 on GitHub).
+        quirks: Quirks { reasoning_goes_back: true, schemas: Schemas::Never, ..MAX_TOKENS },
         docs: "https://api-docs.deepseek.com/guides/thinking_mode",
         ..COMPATIBLE
     },
@@ -238,13 +271,13 @@ pub const ALL: &[Vendor] = &[
         ..COMPATIBLE
     },
     COMPATIBLE,
-    // Gateways and vendors that took the protocol over. Some end a stream with the stop reason.
+    // Gateways and vendors that took the protocol over. Some end a stream with the stop reason, and few know schemas.
     Vendor {
         name: "anthropic_compatible",
         wire: Wire::Anthropic,
         speaks_both: false,
         hottest: 1.0,
-        quirks: Quirks { message_stop_is_optional: true, ..Quirks::NONE },
+        quirks: Quirks { message_stop_is_optional: true, schemas: Schemas::Never, ..Quirks::NONE },
         call_ids: Wire::Anthropic.call_ids(),
         docs: "https://platform.claude.com/docs/en/api/messages",
         ..COMPATIBLE
@@ -268,6 +301,11 @@ impl Vendor {
     /// Whether the name says that the model reasons.
     pub fn reasons(&self, model: &str) -> bool {
         self.reasoning_models.iter().any(|prefix| model.starts_with(prefix)) && !model.contains("-chat")
+    }
+
+    fn is_schemaless(&self, model: &str) -> bool {
+        let begins = |prefix: &&str| model.starts_with(prefix) || Some(model) == prefix.strip_suffix('-');
+        self.schemaless_models.iter().any(begins)
     }
 
     /// A model of this vendor, with the defaults of what a vendor does not decide.
@@ -297,6 +335,9 @@ impl Vendor {
         config.query = query;
         config.reasons = reasons;
         config.quirks = self.quirks;
+        if self.is_schemaless(&config.model) {
+            config.quirks.schemas = Schemas::Never;
+        }
         config.call_ids = self.call_ids;
         Ok(config)
     }

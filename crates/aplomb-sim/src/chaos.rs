@@ -49,6 +49,9 @@ pub fn chaotic(seed: u64) -> Sim {
     if dice.u8(..4) == 0 {
         sim = sim.step_timeout_ms(dice.u64(1..10_000));
     }
+    if dice.bool() {
+        sim = sim.output(check).max_validation_retries(dice.u32(..5));
+    }
     sim = bounded(sim, &mut dice);
     sim.max_steps(dice.u32(1..8)).policy(|policy| {
         policy.mode = pick(&mut dice, Mode::Additive, &[Mode::Additive, Mode::Layered]);
@@ -67,6 +70,16 @@ pub fn chaotic(seed: u64) -> Sim {
         policy.tools = if dice.bool() { ToolRetry::default() } else { ToolRetry::never() };
         policy.max_inline_wait_ms = pick(&mut dice, 60_000, &[3_000]);
     })
+}
+
+/// Half of the outputs do not fit, for one of a few reasons.
+fn check(output: &str, entropy: u64) -> Result<String, String> {
+    let mut dice = fastrand::Rng::with_seed(entropy);
+    if dice.bool() {
+        Ok(output.to_owned())
+    } else {
+        Err(pick(&mut dice, "too long", &["too short"]).to_owned())
+    }
 }
 
 /// Prices, and limits of the budget and of the agent.
@@ -132,7 +145,8 @@ fn answer(dice: &mut fastrand::Rng) -> Turn {
         _ => FinishReason::ToolCalls,
     };
     if calls.is_empty() {
-        return Turn::replies(vec![Block::Text { text: "done".to_owned() }], finish);
+        let text = pick(dice, "done", &["finished"]).to_owned();
+        return Turn::replies(vec![Block::Text { text }], finish);
     }
     Turn::replies(calls, finish)
 }

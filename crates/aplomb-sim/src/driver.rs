@@ -9,8 +9,8 @@ use aplomb_core::failure::Failure;
 use aplomb_core::message::{Block, CallIds, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
 use aplomb_core::record::Record;
 use aplomb_core::run::{
-    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, Pricing, React, RunBudget, RunStart, State,
-    Target, TimeLimit,
+    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, OutputSchema, Pattern, Pricing, React,
+    RunBudget, RunStart, State, Target, TimeLimit, WantedOutput,
 };
 use aplomb_core::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -123,6 +123,7 @@ pub enum ToolTurn {
 type Provider = dyn FnMut(&Attempt) -> Turn;
 type Tool = dyn FnMut(&ToolCall, u64) -> ToolTurn;
 type Credential = dyn FnMut(u64) -> bool;
+type Check = dyn FnMut(&str, u64) -> Result<String, String>;
 
 /// A simulation, ready to be run.
 pub struct Sim {
@@ -150,6 +151,9 @@ pub struct Sim {
     provider: Box<Provider>,
     tool: Box<Tool>,
     credential: Option<Box<Credential>>,
+    output: WantedOutput,
+    check: Box<Check>,
+    pattern: Arc<dyn Pattern>,
 }
 
 /// A simulation with the default policy, a provider that says "ok", and a tool `calc` that returns 81.
@@ -177,6 +181,9 @@ pub fn sim() -> Sim {
         provider: Box::new(|_| Turn::says("ok")),
         tool: Box::new(|_, _| ToolTurn::Returns(1, json!(81))),
         credential: None,
+        output: WantedOutput::default(),
+        check: Box::new(|text, _| Ok(text.to_owned())),
+        pattern: Arc::new(React::default()),
     }
 }
 
@@ -302,6 +309,28 @@ impl Sim {
         Sim { credential: Some(Box::new(changed)), ..self }
     }
 
+    /// Holds the output to a schema. The closure gets it and a draw of entropy, and gives it back, or what is wrong with
+    /// it.
+    #[must_use]
+    pub fn output(mut self, check: impl FnMut(&str, u64) -> Result<String, String> + 'static) -> Sim {
+        let schema = OutputSchema { name: "Output".to_owned(), schema: json!({"type": "object"}) };
+        self.output.schema = Some(Arc::new(schema));
+        Sim { check: Box::new(check), ..self }
+    }
+
+    /// How often the model may correct its output.
+    #[must_use]
+    pub fn max_validation_retries(mut self, most: u32) -> Sim {
+        self.output.max_validation_retries = most;
+        self
+    }
+
+    /// Goes by that pattern.
+    #[must_use]
+    pub fn pattern(self, pattern: impl Pattern) -> Sim {
+        Sim { pattern: Arc::new(pattern), ..self }
+    }
+
     /// What the first target accepts as the id of a tool call.
     #[must_use]
     pub fn first_accepts(self, first_accepts: CallIds) -> Sim {
@@ -388,7 +417,7 @@ impl Sim {
         agent.max_tool_calls = self.max_tool_calls;
         agent.step_timeout_ms = self.step_timeout_ms;
         agent.policy = self.policy.clone();
-        let machine = Machine::new(Arc::new(agent), Arc::new(React::default()));
+        let machine = Machine::new(Arc::new(agent), self.pattern.clone());
         let mut world = World::new(self.seed, self.policy.clone(), self.fallbacks.len(), self.late_inputs);
         world.report.prices.clone_from(&self.prices);
         world.report.max_tool_calls = self.max_tool_calls;
@@ -430,6 +459,7 @@ impl Sim {
             benches: self.benches.clone(),
             own_credential: false,
             watched: true,
+            output: self.output.clone(),
         }
     }
 
@@ -484,6 +514,10 @@ impl Sim {
                 let entropy = world.entropy.u64(..);
                 let changed = self.credential.as_mut().is_some_and(|changed| changed(entropy));
                 world.expect(at, Some(effect), Input::CredentialRead { effect, changed });
+            }
+            Effect::Validate { effect, output } => {
+                let checked = (self.check)(&output, world.entropy.u64(..));
+                world.expect(at, Some(effect), Input::Validated { effect, checked });
             }
             Effect::AcquireSession { effect } => {
                 let input = match self.history.clone().unwrap_or_default() {

@@ -8,7 +8,7 @@ use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 use aplomb_core::message::{Block, FinishReason, Role};
 use aplomb_core::record::{Fact, Record};
-use aplomb_core::run::{Effect, RunBudget, StopReason, Usd};
+use aplomb_core::run::{Effect, Purpose, RunBudget, StopReason, Usd};
 
 use crate::report::Report;
 
@@ -24,6 +24,7 @@ pub(crate) fn broken(report: &Report) -> Vec<String> {
         conversations_are_whole,
         waits_are_kept,
         tools_run_once,
+        outputs_are_checked,
         events_are_true,
     ] {
         check(report, &mut broken);
@@ -358,8 +359,44 @@ fn tools_run_once(report: &Report, broken: &mut Vec<String>) {
     }
 }
 
-/// Every event has the payload that its row declares; a tool call that is taken up has its event; every failed attempt has its decision, and every decision its
-/// event; the last event is the end.
+/// An output that must fit was found to; one that was not goes back to the model, as often as the run allows and never
+/// twice for the same mistake.
+fn outputs_are_checked(report: &Report, broken: &mut Vec<String>) {
+    let mut most = None;
+    let (mut corrections, mut last, mut repeats, mut checked) = (0, None, false, false);
+    for record in &report.records {
+        match &record.fact {
+            Fact::Started { output, .. } => {
+                most = output.schema.as_ref().map(|_| output.max_validation_retries);
+            }
+            Fact::ValidationBegun { .. } => checked = true,
+            Fact::OutputRejected { output, error } => {
+                checked = false;
+                repeats = last.replace((output, error)) == Some((output, error));
+            }
+            Fact::CallOpened { purpose: Purpose::Correction, .. } => {
+                corrections += 1;
+                if repeats {
+                    broken.push("a correction of the same mistake in the same answer".to_owned());
+                }
+            }
+            Fact::Finished { stop_reason: StopReason::Completed, .. } if most.is_some() && !checked => {
+                broken.push("an output that was not checked".to_owned());
+            }
+            _ => {}
+        }
+    }
+    if most.is_some_and(|most| corrections > most) {
+        broken.push(format!("{corrections} corrections where {most:?} are allowed"));
+    }
+    let announced = report.events().filter(|(name, _)| *name == names::VALIDATION_RETRY).count();
+    if announced != corrections as usize {
+        broken.push(format!("{corrections} corrections, {announced} announced"));
+    }
+}
+
+/// Every event has the payload that its row declares; a tool call that is taken up has its event; every failed attempt has
+/// its decision, and every decision its event; the last event is the end.
 fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     let mut last = None;
     let mut decisions = 0;

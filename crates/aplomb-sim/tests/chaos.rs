@@ -2,6 +2,7 @@
 
 use aplomb_core::decide::{Action, Layer};
 use aplomb_core::record::Fact;
+use aplomb_core::run::Purpose;
 use aplomb_sim::chaotic;
 
 /// `APLOMB_SEED=n cargo test -p aplomb-sim --test chaos` runs that one alone.
@@ -38,6 +39,9 @@ fn ten_thousand_random_runs_keep_every_promise() {
             if let Fact::AttemptRefused { .. } = &record.fact {
                 *layers.entry("refused").or_default() += 1;
             }
+            if let Fact::CallOpened { purpose: Purpose::Correction, .. } = &record.fact {
+                *layers.entry("correction").or_default() += 1;
+            }
             if let Fact::ToolAdmitted { .. } = &record.fact {
                 *layers.entry("admitted").or_default() += 1;
             }
@@ -65,7 +69,7 @@ fn ten_thousand_random_runs_keep_every_promise() {
             Layer::Refresh,
             Layer::Fallback,
         ];
-        for layer in all.map(Layer::as_str).into_iter().chain(["tried", "refused"]) {
+        for layer in all.map(Layer::as_str).into_iter().chain(["tried", "refused", "correction"]) {
             assert!(layers.get(layer).is_some_and(|count| *count >= 100), "{layers:?}");
         }
     }

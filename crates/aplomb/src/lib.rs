@@ -11,6 +11,8 @@
 //! # }
 //! ```
 //!
+//! An output can be a type of yours ([`RunRequest::output`]): whatever does not fit it goes back to the model.
+//!
 //! [`Runtime::exec`] is the same with a few more retries and a hook to see them by, [`Runtime::run_stream`] for those who want
 //! to watch, [`Runtime::run_detailed`] for those who want everything.
 
@@ -18,9 +20,11 @@ mod agent;
 pub mod config;
 mod credential;
 mod driver;
+mod first_delta;
 pub mod host;
 mod memory;
 mod model;
+mod output;
 pub mod plugins;
 mod probe;
 mod process;
@@ -48,6 +52,9 @@ pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_peop
 pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
 pub use session::SessionStore;
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};
+
+/// What makes a JSON Schema of a type, in the version that [`RunRequest::output`] takes.
+pub use schemars;
 
 /// What the derive's code is written in. Not part of the API.
 #[doc(hidden)]

@@ -10,13 +10,11 @@ use aplomb_core::run::{Capability, Pricing, Target};
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::service::{ModelService, Service};
 use aplomb_llm::vendors::{self, Place, Vendor, Wanted};
-use aplomb_llm::wire::{self, Wire};
+use aplomb_llm::wire::{self, Schemas, Wire};
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
-use crate::config::{
-    AgentConfig, ApiStyle, CachePoint, LlmConfig, OF_WIRES, PricingConfig, Provider, StreamMode,
-};
+use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, PricingConfig, Provider, StreamMode};
 use crate::credential::{
     CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
@@ -42,14 +40,18 @@ impl Asked {
     ) -> Result<Asked, Error> {
         let provider = provider(llm, registry)?;
         let source = source(llm, provider, own)?;
-        let model = Model::new(config_with(llm, provider, source.as_ref())?)?;
-        let offers = match &model.config().endpoint {
+        let mut config = config_with(llm, provider, source.as_ref())?;
+        let offers = match &config.endpoint {
             Endpoint::Service(Service(service)) => {
                 let who = format!("provider {:?}", provider.name());
                 plugins::ask(&who, "what it offers", || service.offers().to_vec())?
             }
-            _ => OF_WIRES.to_vec(),
+            _ => provider.offers(),
         };
+        if !offers.contains(&Capability::StructuredOutput) {
+            config.quirks.schemas = Schemas::Never;
+        }
+        let model = Model::new(config)?;
         let keyring = source.map(|source| source.keyring(&model));
         let mut target = Target::new(provider.name(), model.config().model.as_str());
         target.call_ids = model.config().call_ids;

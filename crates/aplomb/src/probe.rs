@@ -48,7 +48,7 @@ pub async fn probe(agent: &AgentConfig, registry: &Registry, host: &impl Host) -
     let limit = model.timeouts.first_byte;
     let transport = model.transport()?;
     let question = [Arc::new(Message::text(Role::User, "hi"))];
-    let question = ModelRequest { run_id: "doctor", messages: &question, tools: &[] };
+    let question = ModelRequest { run_id: "doctor", messages: &question, tools: &[], output: None };
     let request = model.request(question, false);
     let request = request.map_err(|error| Error::foreign(codes::CONFIG_ERROR, error))?;
     let asked = async {

@@ -8,12 +8,15 @@ use aplomb_core::error::{Code, Error, ErrorDetails, codes};
 use aplomb_core::event::{Event, names};
 use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Finished, Identity, RunBudget, RunUsage, StopReason};
+use aplomb_core::run::{Finished, Identity, RunBudget, RunUsage, StopReason, WantedOutput};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::credential::{CredentialSource, SharedSource};
+use crate::output::Output;
 
 /// What the user says: text, or blocks of text and images.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,9 +66,12 @@ impl RunInput {
 /// use std::time::Duration;
 /// let request = aplomb::RunRequest::new("assistant", "What is 9 * 9?").timeout(Duration::from_secs(30));
 /// ```
+///
+/// `T` is what the run gives: text, unless [`output`](RunRequest::output) or [`output_schema`](RunRequest::output_schema) says
+/// otherwise.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct RunRequest {
+pub struct RunRequest<T = String> {
     /// Whose run it is.
     pub agent_id: String,
     /// What the user says.
@@ -80,6 +86,10 @@ pub struct RunRequest {
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
     pub cancellation: Cancellation,
+    /// How often the model may correct an output that does not fit.
+    pub max_validation_retries: u32,
+    /// What the output must be.
+    pub(crate) output: Output<T>,
     /// Where the run's credential comes from, where it is not the agent's.
     pub(crate) credential: Option<SharedSource>,
     /// Whether whoever asks gets to know the session's name, so that it can go on.
@@ -97,6 +107,8 @@ impl RunRequest {
             budget: RunBudget::new(),
             timeout: None,
             cancellation: Cancellation::new(),
+            max_validation_retries: WantedOutput::default().max_validation_retries,
+            output: Output::text(),
             credential: None,
             session_can_go_on: true,
         }
@@ -106,17 +118,88 @@ impl RunRequest {
     pub(crate) fn for_output(agent_id: impl Into<String>, input: impl Into<RunInput>) -> RunRequest {
         RunRequest { session_can_go_on: false, ..RunRequest::new(agent_id, input) }
     }
+}
+
+impl<T> RunRequest<T> {
+    /// Has the run give a `U`: the model is told its JSON Schema, and its output is held to it.
+    ///
+    /// An output that does not fit goes back to the model with what is wrong with it, up to
+    /// [`max_validation_retries`](RunRequest::max_validation_retries) times; then the run fails with
+    /// `execution.output_validation`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), aplomb::Error> {
+    /// use aplomb::{RunRequest, Runtime, config::Config};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Invoice {
+    ///     number: String,
+    ///     cents: u32,
+    /// }
+    ///
+    /// // A model that makes a mistake, and mends it.
+    /// let config = Config::from_json(
+    ///     r#"{ "version": "1.0", "agents": [{ "id": "clerk", "llm": { "provider": "mock", "script": { "steps": [
+    ///         { "reply": { "message": { "text": "{\"number\": \"R7\", \"cents\": \"ten\"}" } } },
+    ///         { "reply": { "message": { "text": "{\"number\": \"R7\", \"cents\": 10}" } } }
+    ///     ] } } }] }"#,
+    ///     "agent.json",
+    /// )?;
+    /// let runtime = Runtime::builder(config).build()?;
+    /// let result = runtime.run_detailed(RunRequest::new("clerk", "Invoice R7, 10 cents.").output::<Invoice>()).await?;
+    /// assert_eq!(result.usage.llm_calls, 2);
+    /// let invoice = result.into_output()?;
+    /// assert_eq!((invoice.number.as_str(), invoice.cents), ("R7", 10));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn output<U: DeserializeOwned + JsonSchema>(self) -> RunRequest<U> {
+        self.with_output(Output::of_type())
+    }
+
+    /// Has the run give JSON that fits a schema of that name, as [`output`](RunRequest::output) does for a type. One that
+    /// is no JSON Schema is refused before anything is sent.
+    #[must_use]
+    pub fn output_schema(self, name: impl Into<String>, schema: Value) -> RunRequest<Value> {
+        self.with_output(Output::schema(name.into(), schema))
+    }
+
+    /// Lets the model correct its output that often, 3 times if nothing is said. Each time is a model call, which counts
+    /// as a step.
+    #[must_use]
+    pub fn max_validation_retries(mut self, max_validation_retries: u32) -> RunRequest<T> {
+        self.max_validation_retries = max_validation_retries;
+        self
+    }
+
+    pub(crate) fn with_output<U>(self, output: Output<U>) -> RunRequest<U> {
+        RunRequest {
+            agent_id: self.agent_id,
+            input: self.input,
+            session_id: self.session_id,
+            run_id: self.run_id,
+            budget: self.budget,
+            timeout: self.timeout,
+            cancellation: self.cancellation,
+            max_validation_retries: self.max_validation_retries,
+            output,
+            credential: self.credential,
+            session_can_go_on: self.session_can_go_on,
+        }
+    }
 
     /// Names the conversation.
     #[must_use]
-    pub fn session_id(mut self, session_id: impl Into<String>) -> RunRequest {
+    pub fn session_id(mut self, session_id: impl Into<String>) -> RunRequest<T> {
         self.session_id = Some(session_id.into());
         self
     }
 
     /// Names the run.
     #[must_use]
-    pub fn run_id(mut self, run_id: impl Into<String>) -> RunRequest {
+    pub fn run_id(mut self, run_id: impl Into<String>) -> RunRequest<T> {
         self.run_id = Some(run_id.into());
         self
     }
@@ -129,28 +212,28 @@ impl RunRequest {
     /// let request = RunRequest::new("assistant", "What is 9 * 9?").budget(budget);
     /// ```
     #[must_use]
-    pub fn budget(mut self, budget: RunBudget) -> RunRequest {
+    pub fn budget(mut self, budget: RunBudget) -> RunRequest<T> {
         self.budget = budget;
         self
     }
 
     /// Limits the run's time. A run that is not done by then ends with `execution.timeout`.
     #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> RunRequest {
+    pub fn timeout(mut self, timeout: Duration) -> RunRequest<T> {
         self.timeout = Some(timeout);
         self
     }
 
     /// Lets the run be cancelled.
     #[must_use]
-    pub fn cancellation(mut self, cancellation: Cancellation) -> RunRequest {
+    pub fn cancellation(mut self, cancellation: Cancellation) -> RunRequest<T> {
         self.cancellation = cancellation;
         self
     }
 
     /// Has the run send a credential of its own, such as a tenant's, in place of the agent's.
     #[must_use]
-    pub fn credential(mut self, source: impl CredentialSource) -> RunRequest {
+    pub fn credential(mut self, source: impl CredentialSource) -> RunRequest<T> {
         self.credential = Some(SharedSource(Arc::new(source)));
         self
     }
@@ -189,13 +272,13 @@ impl Cancellation {
 /// Everything that a run gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct RunResult {
+pub struct RunResult<T = String> {
     /// The run.
     pub run_id: String,
     /// Its session.
     pub session_id: String,
     /// What it gave, if it completed.
-    pub final_output: Option<String>,
+    pub final_output: Option<T>,
     /// How it ended.
     pub stop_reason: StopReason,
     /// What it used, failed attempts included.
@@ -228,16 +311,32 @@ impl RunResult {
         }
     }
 
+    /// The same with its text read as what it is.
+    pub(crate) fn read_as<T>(self, output: &Output<T>) -> RunResult<T> {
+        let RunResult { run_id, session_id, final_output, mut stop_reason, usage, mut error_details, known } =
+            self;
+        let final_output = match final_output.map(|text| output.read(text)).transpose() {
+            Ok(output) => output,
+            Err(error) => {
+                (stop_reason, error_details) = (StopReason::Failed, Some(error.details()));
+                None
+            }
+        };
+        RunResult { run_id, session_id, final_output, stop_reason, usage, error_details, known }
+    }
+}
+
+impl<T> RunResult<T> {
     /// The output, or why there is none.
     ///
     /// # Errors
     ///
     /// The run's error.
-    pub fn into_output(self) -> Result<String, Error> {
+    pub fn into_output(self) -> Result<T, Error> {
         match (self.final_output, self.error_details) {
             (_, Some(details)) => Err(Error::from(details).recognise(&self.known)),
             (Some(output), None) => Ok(output),
-            (None, None) => Ok(String::new()),
+            (None, None) => Err(Error::new(codes::EXECUTION_ERROR, "the run gave no output")),
         }
     }
 }

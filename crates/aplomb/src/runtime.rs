@@ -1,7 +1,7 @@
 //! The runtime: agents, ready to run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +15,9 @@ use aplomb_core::redact::Redactor;
 use aplomb_core::run::{Entry, Identity, RunBudget, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::agent::{self, Agent, named};
 use crate::config::{Config, Loader, Warning};
@@ -22,6 +25,7 @@ use crate::credential::{CredentialSource, EnvCredential, Keyring, RunCredentials
 use crate::driver::{Benches, Driver, Publisher, SharedPublisher};
 use crate::host::{Host, RunClock, SystemHost};
 use crate::model;
+use crate::output::{Form, Output};
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 use crate::session::Sessions;
@@ -268,13 +272,34 @@ impl Runtime {
         self.run_detailed(RunRequest::for_output(agent_id, input)).await?.into_output()
     }
 
+    /// Runs an agent, and gives its output as a `T`: see [`RunRequest::output`].
+    ///
+    /// ```no_run
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Invoice;
+    /// # async fn example(runtime: aplomb::Runtime) -> Result<(), aplomb::Error> {
+    /// let invoice = runtime.run_as::<Invoice>("clerk", "Invoice R7, 10 cents.").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Why the run failed.
+    pub async fn run_as<T>(&self, agent_id: &str, input: impl Into<RunInput>) -> Result<T, Error>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        self.run_detailed(RunRequest::for_output(agent_id, input).output()).await?.into_output()
+    }
+
     /// Runs an agent, and gives everything that there is to know. A run that failed is a result, too.
     ///
     /// # Errors
     ///
     /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
     /// was run.
-    pub async fn run_detailed(&self, request: RunRequest) -> Result<RunResult, Error> {
+    pub async fn run_detailed<T: 'static>(&self, request: RunRequest<T>) -> Result<RunResult<T>, Error> {
         Ok(self.prepare(request, Entry::Run, None, None)?.await)
     }
 
@@ -284,7 +309,7 @@ impl Runtime {
     ///
     /// `user.*` if the request is none, and `config.validation` if its budget limits the cost of a model without a price: nothing
     /// was run.
-    pub fn run_stream(&self, request: RunRequest) -> Result<RunStream, Error> {
+    pub fn run_stream<T: 'static>(&self, request: RunRequest<T>) -> Result<RunStream<T>, Error> {
         let chunks = ChunkQueue::default();
         let run = self.prepare(request, Entry::Run, None, Some(chunks.clone()))?;
         Ok(RunStream::new(run, chunks))
@@ -356,14 +381,33 @@ impl Runtime {
     }
 
     /// The run, not begun.
-    fn prepare(
+    fn prepare<T: 'static>(
         &self,
-        mut request: RunRequest,
+        request: RunRequest<T>,
         entry: Entry,
         hook: Option<Arc<dyn Subscriber>>,
         stream: Option<ChunkQueue>,
-    ) -> Result<BoxFuture<'static, RunResult>, Error> {
-        let (agent, message, live) = self.accept(&mut request).map_err(|error| {
+    ) -> Result<BoxFuture<'static, RunResult<T>>, Error> {
+        let output = request.output.clone();
+        // Whatever is wanted of it, a run is carried out in the same way, and gives a text.
+        let request = request.with_output(Output::text());
+        let run = self.prepare_known(request, output.form.as_ref(), entry, hook, stream)?;
+        Ok(run.map(move |result| result.read_as(&output)).boxed())
+    }
+
+    fn prepare_known(
+        &self,
+        mut request: RunRequest,
+        form: Option<&Form>,
+        entry: Entry,
+        hook: Option<Arc<dyn Subscriber>>,
+        stream: Option<ChunkQueue>,
+    ) -> Result<impl Future<Output = RunResult> + Send + use<>, Error> {
+        let accepted = form.map(Form::check).transpose().and_then(|check| {
+            let (agent, message, live) = self.accept(&mut request)?;
+            Ok((agent, message, live, check.map(Arc::new)))
+        });
+        let (agent, message, live, check) = accepted.map_err(|error| {
             error
                 .or_context("agent_id", request.agent_id.as_str())
                 .or_context("session_id", request.session_id.as_deref())
@@ -377,6 +421,8 @@ impl Runtime {
             budget,
             timeout,
             cancellation,
+            max_validation_retries,
+            output: _,
             credential,
             session_can_go_on,
         } = request;
@@ -415,6 +461,7 @@ impl Runtime {
             benches: Vec::new(),
             own_credential,
             watched: publisher.is_watched(),
+            output: Form::wanted(form, max_validation_retries),
         };
         let publisher = SharedPublisher::new(publisher);
         let told = publisher.clone();
@@ -431,12 +478,13 @@ impl Runtime {
             clock,
             publisher,
             cancellation,
+            check,
         };
         let ended = move |finished| {
             drop(live);
             RunResult::of(&identity, finished, &told.redactor(), &runtime.0.errors)
         };
-        Ok(driver.drive(Box::new(start)).map(ended).boxed())
+        Ok(driver.drive(Box::new(start)).map(ended))
     }
 }
 
@@ -485,41 +533,59 @@ fn new_id(host: &dyn Host) -> String {
 
 /// A call by [`Runtime::exec`], which begins when it is awaited.
 #[must_use = "nothing happens until it is awaited"]
-pub struct Exec {
+pub struct Exec<T = String> {
     runtime: Runtime,
-    request: RunRequest,
+    request: RunRequest<T>,
     hook: Option<Arc<dyn Subscriber>>,
 }
 
-impl Exec {
+impl<T> Exec<T> {
+    /// Has it give a `U`: see [`RunRequest::output`].
+    pub fn output<U: DeserializeOwned + JsonSchema>(self) -> Exec<U> {
+        let Exec { runtime, request, hook } = self;
+        Exec { runtime, request: request.output(), hook }
+    }
+
+    /// Has it give JSON that fits a schema of that name: see [`RunRequest::output_schema`].
+    pub fn output_schema(self, name: impl Into<String>, schema: Value) -> Exec<Value> {
+        let Exec { runtime, request, hook } = self;
+        Exec { runtime, request: request.output_schema(name, schema), hook }
+    }
+
+    /// Lets the model correct its output that often, 3 times if nothing is said.
+    pub fn max_validation_retries(mut self, max_validation_retries: u32) -> Exec<T> {
+        self.request = self.request.max_validation_retries(max_validation_retries);
+        self
+    }
+
     /// Calls `hook` before each wait for a retry.
-    pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec {
+    pub fn on_retry(mut self, hook: impl Fn(&Retry) + Send + Sync + 'static) -> Exec<T> {
         self.hook = Some(Arc::new(RetryHook(hook)));
         self
     }
 
     /// Limits what it may use.
-    pub fn budget(mut self, budget: RunBudget) -> Exec {
+    pub fn budget(mut self, budget: RunBudget) -> Exec<T> {
         self.request = self.request.budget(budget);
         self
     }
 
     /// Limits the time.
-    pub fn timeout(mut self, timeout: Duration) -> Exec {
+    pub fn timeout(mut self, timeout: Duration) -> Exec<T> {
         self.request = self.request.timeout(timeout);
         self
     }
 
     /// Lets it be cancelled.
-    pub fn cancellation(mut self, cancellation: Cancellation) -> Exec {
+    pub fn cancellation(mut self, cancellation: Cancellation) -> Exec<T> {
         self.request = self.request.cancellation(cancellation);
         self
     }
 }
 
-impl IntoFuture for Exec {
-    type Output = Result<String, Error>;
-    type IntoFuture = BoxFuture<'static, Result<String, Error>>;
+impl<T: Send + 'static> IntoFuture for Exec<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = BoxFuture<'static, Result<T, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
         let Exec { runtime, request, hook } = self;

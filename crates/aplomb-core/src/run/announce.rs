@@ -133,6 +133,14 @@ impl Turn<'_> {
         });
     }
 
+    /// The output was rejected, and the model is asked to correct it.
+    pub(super) fn announce_correction(&mut self, error: &str) {
+        self.announce(
+            names::VALIDATION_RETRY,
+            |turn| json!({"attempt": turn.state.validation.rejected, "error": error}),
+        );
+    }
+
     /// The end, and why where the run failed.
     pub(super) fn announce_end(&mut self, stop_reason: StopReason, error: Option<&Error>) {
         if let Some(error) = error {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::assemble::{self, Assembly};
 use super::machine::Turn;
 use super::state::{Call, Waiting};
-use super::{Effect, EffectId, Entry, TimerKind};
+use super::{Effect, EffectId, Entry, Purpose, TimerKind};
 use crate::decide::{
     Action, Allowances, Decision, Layer, Moment, Outcome, Restart, decide, pass_over, resend,
 };
@@ -18,7 +18,7 @@ use crate::record::Fact;
 use crate::run::Target;
 
 impl<'a> Turn<'a> {
-    pub(super) fn open_call(&mut self) {
+    pub(super) fn open_call(&mut self, purpose: Purpose) {
         if let Some(error) = self.no_call_left() {
             return self.fail(error);
         }
@@ -26,7 +26,7 @@ impl<'a> Turn<'a> {
         let allowances = Allowances::of(&self.agent.policy, by_exec);
         let (target, step_timeout_ms) = (self.first_target(), self.agent.step_timeout_ms);
         let step = self.state.steps + 1;
-        self.record(Fact::CallOpened { step, allowances, target, step_timeout_ms });
+        self.record(Fact::CallOpened { step, purpose, allowances, target, step_timeout_ms });
         self.announce_call();
         self.start_attempt(Layer::First);
     }
@@ -44,8 +44,19 @@ impl<'a> Turn<'a> {
             Restart::Marker => attempt > 1,
             Restart::Auto | Restart::Never => call.ledger.delivered(),
         };
+        // The answer that was rejected is as void as one that broke off.
+        let announce_restart = announce_restart || call.purpose == Purpose::Correction;
         let (messages, tools) = (self.conversation_for(target), self.agent.tools.clone());
-        self.effects.push(Effect::CallModel { effect, target, attempt, messages, tools, announce_restart });
+        let output = self.wanted().schema;
+        self.effects.push(Effect::CallModel {
+            effect,
+            target,
+            attempt,
+            messages,
+            tools,
+            output,
+            announce_restart,
+        });
         if let (Some(effect), Some(left_ms)) = (timer, step_left_ms) {
             let at = self.at.saturating_add(left_ms);
             self.effects.push(Effect::SetTimer { effect, at, kind: TimerKind::StepLimit });
@@ -170,8 +181,13 @@ impl<'a> Turn<'a> {
         let messages: Vec<_> = said.iter().map(|(_, message)| *message).collect();
         // An assembler that panics has nothing to say, and nothing else is disturbed.
         let assembly = catch_unwind(AssertUnwindSafe(|| self.agent.assembler.shrink(&messages)));
+        // What the run was asked stays, whatever else is: a correction is not what it is about.
+        let asked = said.iter().position(|(place, _)| *place == self.state.turn);
         let dropped: BTreeSet<usize> = match assembly {
-            Ok(Assembly::Drop(places)) => assemble::permitted(&messages, places),
+            Ok(Assembly::Drop(mut places)) => {
+                places.retain(|place| Some(*place) != asked);
+                assemble::permitted(&messages, places)
+            }
             Ok(Assembly::Fits) | Err(_) => BTreeSet::new(),
         };
         let sizes = messages.iter().enumerate().map(|(index, message)| (index, assemble::size(message)));
@@ -272,6 +288,7 @@ impl<'a> Turn<'a> {
             }
             Some(call) => format!("attempt {} of model call {}", call.ledger.attempts(), self.state.steps),
             None if self.state.acquiring.is_some() => "its turn in the session".to_owned(),
+            None if self.state.validation.waiting.is_some() => "the check of its output".to_owned(),
             None => {
                 let open = self.state.batch.iter().filter(|tool| tool.result.is_none());
                 let names: Vec<_> = open.map(|tool| tool.call.name.as_str()).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Finished, RunBudget};
+use super::{Finished, OutputSchema, RunBudget, WantedOutput};
 use crate::error::Error;
 use crate::event::EventName;
 use crate::failure::Failure;
@@ -80,6 +80,8 @@ pub struct RunStart {
     pub own_credential: bool,
     /// Whether anybody watches. Otherwise nothing is announced, which spares what it takes to put it into words.
     pub watched: bool,
+    /// What its output must be like.
+    pub output: WantedOutput,
 }
 
 /// What a driver tells the machine.
@@ -164,6 +166,13 @@ pub enum Input {
         /// Why.
         error: Error,
     },
+    /// A [`Effect::Validate`] is done.
+    Validated {
+        /// The effect.
+        effect: EffectId,
+        /// The output as it is given, or what is wrong with it, in words for the model.
+        checked: Result<String, String>,
+    },
     /// The code that performed an effect panicked.
     EffectPanicked {
         /// The effect.
@@ -197,6 +206,7 @@ impl Input {
             Input::ToolReturned { .. } => "tool_returned",
             Input::ToolRefused { .. } => "tool_refused",
             Input::ToolFailed { .. } => "tool_failed",
+            Input::Validated { .. } => "validated",
             Input::EffectPanicked { .. } => "effect_panicked",
             Input::TimerFired { .. } => "timer_fired",
             Input::Cancelled { .. } => "cancelled",
@@ -215,6 +225,7 @@ impl Input {
             | Input::ToolReturned { effect, .. }
             | Input::ToolRefused { effect, .. }
             | Input::ToolFailed { effect, .. }
+            | Input::Validated { effect, .. }
             | Input::EffectPanicked { effect, .. }
             | Input::TimerFired { effect } => Some(*effect),
         }
@@ -259,7 +270,9 @@ pub enum Effect {
         messages: Vec<Arc<Message>>,
         /// The tools that the model may ask for.
         tools: Arc<[ToolSpec]>,
-        /// Announce `llm.restarted` just before this attempt's first delta.
+        /// What the run's output must fit.
+        output: Option<Arc<OutputSchema>>,
+        /// Announce `llm.restarted` just before this attempt's first delta: what may have been seen before is void.
         announce_restart: bool,
     },
     /// Read the credential of a target again.
@@ -287,6 +300,13 @@ pub enum Effect {
         /// The same for every attempt of the call, and another one for every other call of whatever run: hexadecimal
         /// digits and a hyphen.
         idempotency_key: String,
+    },
+    /// Check whether an output fits the run's schema.
+    Validate {
+        /// Comes back when it is checked.
+        effect: EffectId,
+        /// The output.
+        output: String,
     },
     /// Tell when it is that late on the run's clock.
     SetTimer {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::panic_message;
 use super::pattern::{Ask, Pattern, View};
 use super::state::{Call, State, Waiting};
-use super::{AgentSpec, Effect, EffectId, Input, RunBudget, RunStart, StopReason, TimeLimit, TimerKind};
+use super::{
+    AgentSpec, Effect, EffectId, Input, Purpose, RunBudget, RunStart, StopReason, TimeLimit, TimerKind,
+};
 use crate::error::{Error, codes};
 use crate::failure::{Reason, classify};
 use crate::message::{Role, normalise};
@@ -177,6 +179,7 @@ impl Turn<'_> {
                 self.tool_failed(effect, &tool, error);
                 self.advance_after_batch();
             }
+            Input::Validated { effect, checked } => return self.validated(effect, checked),
             Input::EffectPanicked { effect, message } => {
                 if let Some(tool) = self.awaits_tool(effect) {
                     let error =
@@ -193,6 +196,9 @@ impl Turn<'_> {
                 } else if self.state.acquiring == Some(effect) {
                     let message = format!("what was to get the session panicked: {message}");
                     self.fail(Error::new(codes::SESSION_ERROR, message));
+                } else if self.state.validation.waiting.as_ref().is_some_and(|(id, _)| *id == effect) {
+                    let message = format!("the check of the output panicked: {message}");
+                    self.fail(Error::new(codes::EXECUTION_ERROR, message));
                 } else {
                     return false;
                 }
@@ -227,6 +233,7 @@ impl Turn<'_> {
             benches,
             own_credential,
             watched,
+            output,
         } = start;
         let EffectId(first) = self.state.next_effect();
         let timeout_ms = time_limit.as_ref().map(|limit| limit.limit_ms);
@@ -245,6 +252,7 @@ impl Turn<'_> {
             watched,
             benches,
             own_credential,
+            output,
             budget,
             nonce: self.entropy,
             models: self.agent.priced_models(),
@@ -269,7 +277,7 @@ impl Turn<'_> {
         // Calls that are refused on the spot take no time: a pattern that asks for nothing else would never end.
         for _ in 0..=self.agent.max_steps {
             match self.ask_pattern() {
-                Ask::Model => return self.open_call(),
+                Ask::Model => return self.open_call(Purpose::Answer),
                 Ask::Tools(calls) if calls.is_empty() => break,
                 Ask::Tools(calls) => {
                     self.open_batch(calls);
@@ -277,7 +285,10 @@ impl Turn<'_> {
                         return;
                     }
                 }
-                Ask::Finish(output) => return self.finish(StopReason::Completed, Some(output), None),
+                Ask::Finish(output) => return self.conclude(output),
+                Ask::Fail(error) if error.is_a(codes::LLM_MODEL_RETRY) => {
+                    return self.reject_last_answer(error);
+                }
                 Ask::Fail(error) => return self.fail(error),
             }
         }
@@ -320,7 +331,7 @@ impl Turn<'_> {
         self.finish(error.stop_reason(), None, Some(error));
     }
 
-    fn finish(&mut self, stop_reason: StopReason, output: Option<String>, error: Option<Error>) {
+    pub(super) fn finish(&mut self, stop_reason: StopReason, output: Option<String>, error: Option<Error>) {
         if let (Some(_), Some(error)) = (&self.state.call, &error) {
             self.announce_call_failed(error);
         }
@@ -331,7 +342,9 @@ impl Turn<'_> {
         if stop_reason == StopReason::Completed && remembers && answered {
             // The next run takes the session's conversation for what its own first target said. The names of calls are
             // looked at all together, so that none gets one that an earlier turn has.
+            // What was rejected is no part of what it goes on from.
             let said = self.state.transcript.iter().enumerate();
+            let said = said.filter(|(place, _)| !self.state.set_aside.contains(place));
             let marked = said.map(|(place, message)| (message, self.state.author(place) > 0));
             let whole = normalise(marked, self.agent.target_at(0).call_ids);
             let messages = whole.into_iter().skip(self.state.turn).collect();
@@ -355,7 +368,8 @@ impl Turn<'_> {
         });
         let step_timer = self.state.call.as_ref().and_then(|call| call.step_timer);
         let timer = self.state.opening.as_ref().and_then(|opening| opening.timer);
-        let waiting = waiting.or(self.state.acquiring);
+        let checked = self.state.validation.waiting.as_ref().map(|(effect, _)| *effect);
+        let waiting = waiting.or(self.state.acquiring).or(checked);
         let open: Vec<_> = self.state.batch.iter().filter(|tool| tool.result.is_none()).cloned().collect();
         let effects = waiting.into_iter().chain(open.iter().map(|tool| tool.effect()));
         let effects = effects.chain(step_timer).chain(timer);

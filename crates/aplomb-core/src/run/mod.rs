@@ -14,11 +14,13 @@ mod assemble;
 mod batch;
 mod budget;
 mod call;
+mod correction;
 mod cost;
 mod effect;
 mod limits;
 mod machine;
 mod outcome;
+mod output;
 mod pattern;
 mod state;
 
@@ -29,6 +31,7 @@ pub use cost::{ModelCost, PricedModel, Pricing, Usd};
 pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit, TimerKind};
 pub use machine::Machine;
 pub use outcome::{RunUsage, StopReason};
+pub use output::{OutputSchema, Purpose, WantedOutput};
 pub use pattern::{Ask, Capability, Pattern, React, View};
 pub use state::{Finished, State};
 

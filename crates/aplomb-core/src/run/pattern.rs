@@ -25,7 +25,8 @@ pub enum Ask {
     Tools(Vec<ToolCall>),
     /// The run's end, with this output.
     Finish(String),
-    /// The run's end, with this error.
+    /// The run's end, with this error; but with `llm.model_retry` a better answer of the model, which is shown its last one
+    /// and what is wrong with it.
     Fail(Error),
 }
 
@@ -35,7 +36,7 @@ pub enum Ask {
 pub enum Capability {
     /// Asking for tools.
     Tools,
-    /// Answering in the form of a schema.
+    /// Answering in the form of a schema, to which the provider holds the model.
     StructuredOutput,
     /// Looking at images.
     Images,

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cost::{PricedModel, Usd};
-use super::{EffectId, Entry, Identity, RunBudget, RunUsage, StopReason, TimeLimit};
+use super::output::Validation;
+use super::{EffectId, Entry, Identity, Purpose, RunBudget, RunUsage, StopReason, TimeLimit, WantedOutput};
 use crate::decide::{Action, Decision, Layer, Ledger, Outcome};
 use crate::error::{Attempt, Error, ErrorDetails};
 use crate::failure::{Failure, Verdict};
@@ -35,6 +36,9 @@ pub struct State {
     pub(super) steps: u32,
     pub(super) call: Option<Call>,
     pub(super) batch: Vec<PendingTool>,
+    pub(super) validation: Validation,
+    /// The answers that were rejected and what was said about them, by their place in the transcript.
+    pub(super) set_aside: BTreeSet<usize>,
     pub(super) usage: RunUsage,
     /// What it cost, without what nobody knows the price of: what a limit of cost goes by. What is told may be unknown where
     /// this is not, as where two targets have one name.
@@ -55,6 +59,7 @@ pub(super) struct Opening {
     pub(super) remembers: bool,
     pub(super) watched: bool,
     pub(super) own_credential: bool,
+    pub(super) output: WantedOutput,
     pub(super) budget: RunBudget,
     /// When the run began, and its draw: no other run has both, not even one of the same id.
     pub(super) stamp: u128,
@@ -64,6 +69,7 @@ pub(super) struct Opening {
 /// The logical model call in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Call {
+    pub(super) purpose: Purpose,
     pub(super) ledger: Ledger,
     pub(super) attempts: Vec<Attempt>,
     pub(super) last: Option<(Arc<Failure>, Verdict)>,
@@ -154,6 +160,7 @@ impl State {
                 watched,
                 benches,
                 own_credential,
+                output,
                 budget,
                 nonce,
                 models,
@@ -172,6 +179,7 @@ impl State {
                     remembers: session.is_some(),
                     watched: *watched,
                     own_credential: *own_credential,
+                    output: output.clone(),
                     budget: *budget,
                     stamp: u128::from(*wall_ms) << 64 | u128::from(*nonce),
                     models: models.clone(),
@@ -186,10 +194,11 @@ impl State {
                 self.history = history.len();
             }
             Fact::TargetBenched { target, until } => self.bench(*target, *until),
-            Fact::CallOpened { step, allowances, target, step_timeout_ms } => {
+            Fact::CallOpened { step, purpose, allowances, target, step_timeout_ms } => {
                 self.steps = *step;
                 self.usage.llm_calls += 1;
                 self.call = Some(Call {
+                    purpose: *purpose,
                     ledger: Ledger::new(*allowances).opened(record.at, *step_timeout_ms),
                     attempts: Vec::new(),
                     last: None,
@@ -320,7 +329,25 @@ impl State {
                 self.settle(*effect, told.clone(), true);
             }
             Fact::ToolRefused { effect, told, error: _ } => self.settle(*effect, told.clone(), true),
+            Fact::ValidationBegun { effect, output } => {
+                self.count_effect(Some(*effect));
+                self.validation.waiting = Some((*effect, output.clone()));
+            }
+            Fact::OutputRejected { output, error } => {
+                self.validation.waiting = None;
+                self.validation.rejected += 1;
+                self.validation.last = Some((output.clone(), error.clone()));
+            }
+            Fact::CorrectionAsked { answer, request } => {
+                self.transcript.extend(answer.clone());
+                if self.transcript.last().is_some_and(|last| last.role == Role::Assistant) {
+                    self.set_aside.extend(self.transcript.len().checked_sub(1));
+                }
+                self.set_aside.insert(self.transcript.len());
+                self.transcript.push(request.clone());
+            }
             Fact::Finished { stop_reason, output, error } => {
+                self.validation.waiting = None;
                 self.call = None;
                 self.acquiring = None;
                 self.batch.clear();

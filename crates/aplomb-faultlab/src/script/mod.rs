@@ -23,6 +23,7 @@ mod gemini;
 mod http2;
 mod openai_chat;
 mod openai_responses;
+mod output_format;
 mod plan;
 mod random;
 mod reach;

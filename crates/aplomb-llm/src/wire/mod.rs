@@ -36,8 +36,21 @@ pub struct Parameters<'a> {
     pub reasons: bool,
     /// What the provider is to keep in its cache. Only Anthropic's wire asks for it; the others cache unasked.
     pub cache: &'a [CachePoint],
+    /// What the output must fit, where the protocol's own field says so.
+    pub output: Option<&'a OutputFormat>,
     /// How the vendor differs from its protocol.
     pub quirks: Quirks,
+}
+
+/// What an output must fit, as the protocol's own field for it has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputFormat {
+    /// A name of up to 64 letters, digits, underscores and dashes.
+    pub name: String,
+    /// A JSON Schema that the vendor takes.
+    pub schema: Value,
+    /// Whether the vendor is to let nothing else pass, where its protocol leaves the choice.
+    pub strict: bool,
 }
 
 /// A part of the request up to whose end the provider keeps what it has read, so that the next request with the same
@@ -74,6 +87,8 @@ pub struct Quirks {
     /// Source: DeepSeek API Docs, "Thinking Mode", "Tool Calls" (<https://api-docs.deepseek.com/guides/thinking_mode>):
     /// a conversation in which tools were called is refused without them, and in others they are ignored.
     pub reasoning_goes_back: bool,
+    /// Whether a request may say which schema the output must fit.
+    pub schemas: Schemas,
 }
 
 impl Quirks {
@@ -84,6 +99,7 @@ impl Quirks {
         answer_limit: AnswerLimit::ByModel,
         usage_comes_unasked: false,
         reasoning_goes_back: false,
+        schemas: Schemas::AsProtocol,
     };
 }
 
@@ -91,6 +107,21 @@ impl Default for Quirks {
     fn default() -> Quirks {
         Quirks::NONE
     }
+}
+
+/// Whether a vendor takes the schema of an output in the field that its protocol has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Schemas {
+    /// Yes.
+    AsProtocol,
+    /// Where the model has no tools. With them the request is refused, or the model is kept from calling any.
+    ///
+    /// Source: vllm#39929 and llama.cpp#25454 on GitHub; Gemini's models before the third generation answer "Function
+    /// calling with a response mime type: 'application/json' is unsupported".
+    WithoutTools,
+    /// No, or not all of its models do.
+    Never,
 }
 
 /// What the limit of an answer is called on the Chat Completions wire.

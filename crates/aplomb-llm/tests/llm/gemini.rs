@@ -415,7 +415,9 @@ async fn a_model_that_wants_signatures_takes_over_from_one_that_gave_none() {
         };
         let model = Model::new(ModelConfig::new("gemini", name, Wire::Gemini, endpoint)).unwrap();
         let messages = calculation_of_another_model();
-        let answer = model.ask(ModelRequest { run_id: "r", messages: &messages, tools: &[] }, None).await;
+        let answer = model
+            .ask(ModelRequest { run_id: "r", messages: &messages, tools: &[], output: None }, None)
+            .await;
         assert_eq!(answer.unwrap().reply.message.to_text(), "three", "{name}");
     }
 }

@@ -9,5 +9,6 @@ mod openai_responses;
 mod proxies;
 mod requests;
 mod splits;
+mod structured;
 mod transport;
 mod vendors;

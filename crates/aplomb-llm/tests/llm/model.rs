@@ -21,7 +21,7 @@ fn model(steps: Value, change: impl FnOnce(&mut ModelConfig)) -> Model {
 fn ask(model: &Model, deltas: Option<&mut Vec<Delta>>) -> Result<Answer, AttemptFailed> {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let messages = [Arc::new(Message::text(Role::User, "hi"))];
-    let request = ModelRequest { run_id: "r", messages: &messages, tools: &[] };
+    let request = ModelRequest { run_id: "r", messages: &messages, tools: &[], output: None };
     tokio.block_on(async {
         match deltas {
             Some(deltas) => model.ask(request, Some(&mut |delta: &Delta| deltas.push(delta.clone()))).await,
@@ -327,7 +327,7 @@ fn a_picture_is_not_taken_for_so_much_text() {
         },
     );
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let request = ModelRequest { run_id: "r", messages: &messages, tools: &[] };
+    let request = ModelRequest { run_id: "r", messages: &messages, tools: &[], output: None };
     let usage = tokio.block_on(model.ask(request, None)).unwrap_err().usage.unwrap();
     assert!(usage.input < 100, "{usage:?}");
 }

@@ -46,8 +46,9 @@ fn seen(
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let messages = [Arc::new(Message::text(Role::User, "hi"))];
     let model = Model::new(config).unwrap();
-    let failed =
-        tokio.block_on(model.ask(ModelRequest { run_id: "r", messages: &messages, tools: &[] }, None));
+    let failed = tokio.block_on(
+        model.ask(ModelRequest { run_id: "r", messages: &messages, tools: &[], output: None }, None),
+    );
     assert_eq!(failed.unwrap_err().failure.status, Some(400));
     serving.join().unwrap()
 }

@@ -68,7 +68,7 @@ fn config(api_base: &str, authority: Option<&NamedTempFile>, stream: StreamMode)
 
 async fn ask(model: &Model) -> Result<Answer, AttemptFailed> {
     let messages = [Arc::new(Message::text(Role::User, "hi"))];
-    model.ask(ModelRequest { run_id: "r", messages: &messages, tools: &[] }, None).await
+    model.ask(ModelRequest { run_id: "r", messages: &messages, tools: &[], output: None }, None).await
 }
 
 fn kind(failure: &Failure) -> (Phase, TransportKind) {

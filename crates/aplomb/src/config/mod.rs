@@ -36,7 +36,7 @@ pub use schema::*;
 
 pub(crate) use check::is_python;
 pub(crate) use fit::Schema;
-pub(crate) use providers::{OF_WIRES, Provider, vendor_summary};
+pub(crate) use providers::{Provider, vendor_summary};
 
 use crate::plugins::Registry;
 use document::{Content, Document, Node};

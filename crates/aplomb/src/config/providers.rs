@@ -2,7 +2,7 @@
 
 use aplomb_core::run::Capability;
 use aplomb_llm::vendors::{Place, Vendor};
-use aplomb_llm::wire::Wire;
+use aplomb_llm::wire::{Schemas, Wire};
 
 use crate::plugins::Plugin;
 
@@ -38,10 +38,17 @@ impl Provider<'_> {
     pub(crate) fn needs_address(self) -> bool {
         matches!(self, Provider::Vendor(vendor) if !matches!(vendor.place, Place::At(_)))
     }
-}
 
-/// What the protocols that there are can carry, whoever serves the model.
-pub(crate) const OF_WIRES: [Capability; 2] = [Capability::Tools, Capability::Images];
+    /// What a model's protocol can carry; of schemas, whether the vendor takes one. What is served in this process says it
+    /// itself.
+    pub(crate) fn offers(self) -> Vec<Capability> {
+        let mut offers = vec![Capability::Tools, Capability::Images];
+        if matches!(self, Provider::Vendor(vendor) if vendor.quirks.schemas != Schemas::Never) {
+            offers.push(Capability::StructuredOutput);
+        }
+        offers
+    }
+}
 
 /// What a vendor is, in a sentence.
 pub(crate) fn vendor_summary(vendor: &Vendor) -> String {

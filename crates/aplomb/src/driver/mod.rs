@@ -13,7 +13,8 @@ use aplomb_core::error::{Error, codes};
 use aplomb_core::event::{EventName, names};
 use aplomb_core::message::{Message, ToolCall};
 use aplomb_core::run::{
-    Effect, EffectId, Finished, Identity, Input, Machine, RunStart, State, TimerKind, panic_message,
+    Effect, EffectId, Finished, Identity, Input, Machine, OutputSchema, RunStart, State, TimerKind,
+    panic_message,
 };
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::{Model, ModelRequest};
@@ -29,6 +30,7 @@ pub(crate) use publish::{Publisher, SharedPublisher};
 use crate::credential::{Credential, RunCredentials};
 use crate::host::RunClock;
 use crate::memory::Remembering;
+use crate::output::Check;
 use crate::request::Cancellation;
 use crate::session::{Held, Sessions};
 use crate::tools::{ToolContext, Toolbox};
@@ -48,6 +50,8 @@ pub(crate) struct Driver {
     pub(crate) clock: Arc<RunClock>,
     pub(crate) publisher: SharedPublisher,
     pub(crate) cancellation: Cancellation,
+    /// What the output is held to.
+    pub(crate) check: Option<Arc<Check>>,
 }
 
 /// How much longer than the step's clock an attempt's own may run and still be together with it, in ms: the attempt's
@@ -56,6 +60,12 @@ const TOGETHER_MS: u64 = 20;
 
 /// How long the session store may take to add a run's turn, in ms.
 const APPEND_LIMIT_MS: u64 = 10_000;
+/// What a model is asked.
+struct Asked {
+    messages: Vec<Arc<Message>>,
+    tools: Arc<[ToolSpec]>,
+    output: Option<Arc<OutputSchema>>,
+}
 
 /// The session, while it is the run's.
 type Session = Arc<Mutex<Option<Held>>>;
@@ -131,9 +141,9 @@ impl Driver {
             }
             // Done before this, since the next effect waits for it.
             Effect::AppendTranscript { .. } => {}
-            Effect::CallModel { effect, target, messages, tools, announce_restart, .. } => {
-                let call =
-                    self.call_model(effect, target, identity.clone(), messages, tools, announce_restart);
+            Effect::CallModel { effect, target, messages, tools, output, announce_restart, .. } => {
+                let asked = Asked { messages, tools, output };
+                let call = self.call_model(effect, target, identity.clone(), asked, announce_restart);
                 in_flight.begin(effect, call);
             }
             Effect::ReadCredential { effect, target } => {
@@ -153,6 +163,14 @@ impl Driver {
             Effect::CallTool { effect, call, arguments, idempotency_key } => {
                 let context = ToolContext::new(identity, &call, idempotency_key, self.clock.wall_ms());
                 in_flight.begin(effect, self.call_tool(effect, call, arguments, context));
+            }
+            Effect::Validate { effect, output } => {
+                let check = self.check.clone();
+                let checked = async move {
+                    let checked = check.map_or(Ok(output.clone()), |check| check.judge(&output));
+                    Input::Validated { effect, checked }
+                };
+                in_flight.begin(effect, checked);
             }
             Effect::SetTimer { effect, at, kind } => {
                 let leeway_ms = if kind == TimerKind::StepLimit { TOGETHER_MS } else { 0 };
@@ -259,8 +277,7 @@ impl Driver {
         effect: EffectId,
         target: usize,
         identity: Arc<Identity>,
-        messages: Vec<Arc<Message>>,
-        tools: Arc<[ToolSpec]>,
+        asked: Asked,
         announce_restart: bool,
     ) -> impl Future<Output = Input> + Send + 'static {
         let (model, publisher) = (self.models.get(target).cloned(), self.publisher.clone());
@@ -279,7 +296,12 @@ impl Driver {
                 publisher.learn(key.expose_secret());
             }
             let mut deltas = publisher.wants_deltas().then(|| publisher.delta_sink(announce_restart));
-            let request = ModelRequest { run_id: &identity.run_id, messages: &messages, tools: &tools };
+            let request = ModelRequest {
+                run_id: &identity.run_id,
+                messages: &asked.messages,
+                tools: &asked.tools,
+                output: asked.output.as_deref(),
+            };
             match model.ask_with(request, key, deltas.as_mut().map(|sink| sink as _)).await {
                 Ok(answer) => {
                     if deltas.is_none() {

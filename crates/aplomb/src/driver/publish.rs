@@ -9,6 +9,7 @@ use aplomb_core::redact::Redactor;
 use aplomb_core::run::Identity;
 use serde_json::{Map, Value, json};
 
+use crate::first_delta::FirstDelta;
 use crate::host::RunClock;
 use crate::runtime::Subscriber;
 use crate::stream::ChunkQueue;
@@ -22,8 +23,7 @@ pub(crate) struct Publisher {
     wants_deltas: bool,
     redactor: Arc<Redactor>,
     sequence: u64,
-    /// The first delta of the call under way: what a restart voids.
-    first_delta: Option<u64>,
+    first_delta: FirstDelta,
 }
 
 impl Publisher {
@@ -46,7 +46,7 @@ impl Publisher {
             wants_deltas,
             redactor,
             sequence: 0,
-            first_delta: None,
+            first_delta: FirstDelta::default(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Publisher {
     }
 
     fn publish_delta(&mut self, delta: &Delta) {
-        self.first_delta.get_or_insert(self.sequence);
+        self.first_delta.note_delta(self.sequence);
         if let Ok(Value::Object(payload)) = serde_json::to_value(delta) {
             self.publish(names::LLM_DELTA, payload);
         }
@@ -111,9 +111,7 @@ impl SharedPublisher {
 
     pub(crate) fn publish(&self, name: EventName, payload: Map<String, Value>) {
         self.with(|publisher| {
-            if name == names::LLM_CALLED {
-                publisher.first_delta = None;
-            }
+            publisher.first_delta.note_event(name);
             publisher.publish(name, payload);
         });
     }

@@ -15,6 +15,7 @@ mod commands;
 mod crossing;
 mod faults;
 mod outcomes;
+mod outputs;
 mod policy;
 mod promises;
 mod remedies;

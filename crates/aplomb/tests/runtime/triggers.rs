@@ -22,18 +22,17 @@ use serde_json::{Value, json};
 
 /// The codes that nothing raises yet, and what will.
 const PENDING: &[(&str, &str)] = &[
-    ("execution.output_validation", "structured output"),
     ("execution.in_doubt", "durable runs"),
     ("execution.journal_mismatch", "durable runs and replay"),
     ("session.lease_lost", "stored sessions"),
-    ("llm.model_retry", "structured output, which consumes it"),
     ("tool.cancelled", "the tool executors, which end a call in order"),
 ];
 
 /// Raised only when nothing more precise is known, which is always known so far.
 const PARENTS: &[&str] = &["config.error", "user.error"];
 
-/// Too coarse for a way out: the message and the cause have to say it. errors.md §3 names no hint for them.
+/// Too coarse for a way out: the message and the cause have to say it; or consumed on the way. errors.md §3 names no hint
+/// for them.
 const HINTLESS: &[&str] = &[
     "openagents.error",
     "plugin.error",
@@ -43,6 +42,7 @@ const HINTLESS: &[&str] = &[
     "tool.retryable",
     "tool.permanent",
     "llm.error",
+    "llm.model_retry",
 ];
 
 // ---- What is raised where.
@@ -106,12 +106,7 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
         &[],
     ),
     (codes::PLUGIN_LOAD, "a credential for nobody", |_| Box::pin(credential_for_nobody()), &[]),
-    (
-        codes::PLUGIN_CAPABILITY,
-        "a pattern that needs structured output",
-        |_| Box::pin(with_pattern(Needy)),
-        &[],
-    ),
+    (codes::PLUGIN_CAPABILITY, "a pattern that needs structured output", |_| Box::pin(unschooled()), &[]),
     (
         codes::PLUGIN_CONFIG,
         "parameters that are no JSON Schema",
@@ -123,6 +118,18 @@ const TRIGGERS: &[(Code, &str, Trigger, &[&str])] = &[
     ),
     (codes::EXECUTION_ERROR, "a pattern", |code| Box::pin(by_pattern(code)), &[]),
     (codes::EXECUTION_MAX_STEPS, "a model without end", |_| Box::pin(without_end()), &["current", "limit"]),
+    (
+        codes::EXECUTION_OUTPUT_VALIDATION,
+        "a pattern that no answer is good enough for",
+        |_| Box::pin(by_pattern(codes::LLM_MODEL_RETRY)),
+        &["attempts", "last_validation_error"],
+    ),
+    (
+        codes::LLM_MODEL_RETRY,
+        "a pattern that wants a better answer",
+        |code| Box::pin(unwanted(code)),
+        &["validation_error"],
+    ),
     (
         codes::EXECUTION_MAX_STEPS,
         "too many tool calls",
@@ -264,14 +271,17 @@ async fn with_tool(tool: impl Tool + Clone) -> Raised {
     refused(built(named, |builder| builder.plugins(registry)).err()).await
 }
 
-async fn with_pattern(pattern: impl Pattern + Clone) -> Raised {
-    let registry = Registry::new().pattern("own", move |_: NoConfig| Ok(pattern.clone()));
-    let named = |agent: &mut Value| agent["pattern"] = json!({ "impl": "own" });
-    refused(built(named, |builder| builder.plugins(registry)).err()).await
-}
-
 async fn credential_for_nobody() -> Raised {
     refused(built(|_| (), |builder| builder.credential("asistant", EnvCredential::new("X"))).err()).await
+}
+
+async fn unschooled() -> Raised {
+    let registry = Registry::new().pattern("own", |_: NoConfig| Ok(Needy));
+    let named = |agent: &mut Value| {
+        agent["llm"]["provider"] = json!("deepseek");
+        agent["pattern"] = json!({ "impl": "own" });
+    };
+    refused(built(named, |builder| builder.plugins(registry)).err()).await
 }
 
 async fn two_errors_of_one_code() -> Raised {
@@ -445,12 +455,19 @@ async fn by(next: impl Fn() -> Ask + Send + Sync + 'static) -> Raised {
     Ended(Box::new(ended(setup.start().await, named()).await))
 }
 
+/// What is consumed on the way is the cause of what is left when that does not help.
+async fn unwanted(code: Code) -> Raised {
+    let wanting =
+        move || Ask::Fail(Error::new(code, "no colour").with_context("validation_error", "no colour"));
+    let Ended(outcome) = by(wanting).await else { panic!("a run was carried out") };
+    Cause(*outcome.result().error_details.clone().unwrap().cause.unwrap())
+}
+
 async fn by_pattern(code: Code) -> Raised {
     by(move || Ask::Fail(Error::new(code, "the plan is torn"))).await
 }
 
-/// A pattern that nothing can serve yet.
-#[derive(Clone)]
+/// A pattern that a vendor which takes no schema cannot serve.
 struct Needy;
 
 impl Pattern for Needy {
@@ -697,7 +714,7 @@ async fn a_refusal_names_whose_it_is() {
         ),
         ("a tool that panics", with_tool(Panics).await, &[("agent_id", "assistant"), ("tool_id", "probe")]),
         ("a credential for nobody", credential_for_nobody().await, &[("agent_id", "asistant")]),
-        ("a needy pattern", with_pattern(Needy).await, &[("agent_id", "assistant")]),
+        ("a needy pattern", unschooled().await, &[("agent_id", "assistant")]),
     ] {
         let Refused(error) = raised else { panic!("it is refused") };
         for (field, value) in expected {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::{caching, history, invalid};
 use crate::script::chat::{Chat, Rejection};
+use crate::script::output_format;
 
 #[derive(Deserialize)]
 struct Document {
@@ -16,6 +17,12 @@ struct Document {
     messages: Option<Vec<Message>>,
     stream: Option<bool>,
     thinking: Option<Thinking>,
+    output_config: Option<OutputConfig>,
+}
+
+#[derive(Deserialize)]
+struct OutputConfig {
+    format: Option<serde_json::Value>,
 }
 
 /// Whether the model is to think.
@@ -175,6 +182,9 @@ pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
     }
     history::check(document.system.as_ref(), &messages)?;
     caching::check(body)?;
+    if let Some(format) = document.output_config.and_then(|config| config.format) {
+        output_format::check_anthropic(&format)?;
+    }
     let mut chat = Chat {
         model: document.model.unwrap_or_else(|| "faultlab".to_owned()),
         stream: document.stream.unwrap_or(false),

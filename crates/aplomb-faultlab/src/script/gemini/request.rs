@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{Target, history, invalid};
 use crate::script::chat::{Chat, Rejection};
+use crate::script::output_format;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,6 +18,17 @@ struct Document {
     contents: Option<Vec<Content>>,
     #[serde(alias = "system_instruction")]
     system_instruction: Option<Content>,
+    #[serde(alias = "generation_config", default)]
+    generation_config: GenerationConfig,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct GenerationConfig {
+    #[serde(alias = "response_json_schema")]
+    response_json_schema: Option<Value>,
+    #[serde(alias = "response_mime_type")]
+    response_mime_type: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -135,6 +147,8 @@ pub(in crate::script) fn read(path: &str, body: &[u8]) -> Result<Chat, Rejection
         return Err(invalid("* GenerateContentRequest.contents: contents is not specified\n"));
     }
     history::check(&contents, target.model)?;
+    let config = &document.generation_config;
+    output_format::check_gemini(config.response_json_schema.as_ref(), config.response_mime_type.as_deref())?;
     let mut chat = Chat {
         model: target.model.to_owned(),
         stream: target.stream,

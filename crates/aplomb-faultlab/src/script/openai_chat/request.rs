@@ -5,8 +5,10 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::script::chat::{Chat, Rejection};
+use crate::script::output_format;
 
 #[derive(Deserialize)]
 struct Document {
@@ -14,6 +16,7 @@ struct Document {
     messages: Option<Vec<Message>>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
+    response_format: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +94,9 @@ pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
         // OpenAI's wording, e.g. https://github.com/BerriAI/litellm/issues/5803.
         let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
         return Err(Rejection::invalid(Some("stream_options".to_owned()), message));
+    }
+    if let Some(format) = &document.response_format {
+        output_format::check_openai(format, "response_format", Some("json_schema"))?;
     }
     let messages = document.messages.unwrap_or_default();
     if messages.is_empty() {
@@ -202,7 +208,7 @@ fn all_answered(unanswered: &BTreeSet<&str>, index: usize) -> Result<(), Rejecti
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -5,9 +5,11 @@
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::{history, invalid, missing, unsupported};
 use crate::script::chat::{Chat, Rejection};
+use crate::script::output_format;
 
 /// What can be asked for beside the answer (`ResponseIncludable` of OpenAI's SDKs). Encrypted reasoning comes
 /// without being asked for, too.
@@ -32,6 +34,12 @@ struct Document {
     store: Option<bool>,
     include: Option<Vec<String>>,
     previous_response_id: Option<String>,
+    text: Option<TextConfig>,
+}
+
+#[derive(Deserialize)]
+struct TextConfig {
+    format: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -139,6 +147,9 @@ pub(in crate::script) fn read(body: &[u8]) -> Result<Chat, Rejection> {
             return Err(unsupported(format!("include[{index}]"), asked, &INCLUDABLE));
         }
     }
+    if let Some(format) = document.text.and_then(|text| text.format) {
+        output_format::check_openai(&format, "text.format", None)?;
+    }
     if let Some(id) = document.previous_response_id {
         // Quoted in https://github.com/Soju06/codex-lb/issues/853.
         let message = format!("Previous response with id '{id}' not found.");
@@ -186,7 +197,7 @@ fn take(chat: &mut Chat, item: &Item) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use aplomb_core::tool::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::wire::{CachePoint, Parameters, standing_instructions};
+use crate::wire::{CachePoint, OutputFormat, Parameters, standing_instructions};
 
 /// The protocol wants a limit. This is one that every model takes.
 const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -43,6 +43,7 @@ pub fn request_body(
         messages: turns,
         tools,
         temperature: parameters.temperature.filter(|_| !parameters.reasons),
+        output_config: parameters.output.map(OutputConfig::of),
         stream: parameters.stream,
     })
 }
@@ -58,8 +59,30 @@ struct Body<'a> {
     tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
+}
+
+/// What the output must fit.
+///
+/// Source: Claude Platform Docs, "Structured outputs": <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>.
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    format: JsonFormat<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonFormat<'a> {
+    r#type: &'static str,
+    schema: &'a Value,
+}
+
+impl<'a> OutputConfig<'a> {
+    fn of(output: &'a OutputFormat) -> OutputConfig<'a> {
+        OutputConfig { format: JsonFormat { r#type: "json_schema", schema: &output.schema } }
+    }
 }
 
 /// The standing instructions: a text, or a block where it is to be cached.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::encoded;
 
+pub(crate) use request::generation;
 pub use request::request_body;
 pub use response::decode_body;
 pub use stream::{Decoder, Generation};

@@ -26,11 +26,15 @@ pub fn request_body(
     serde_json::to_vec(&Body {
         system_instruction: standing_instructions(messages)
             .map(|text| Instruction { parts: [InstructionPart { text }] }),
-        contents: contents(messages, must_be_signed(parameters.model)),
+        // A turn whose first call has no signature is refused from the third generation on (guide "Thought signatures",
+        // "Function calling").
+        contents: contents(messages, generation(parameters.model) >= 3),
         tools,
         generation_config: GenerationConfig {
             temperature: parameters.temperature,
             max_output_tokens: parameters.max_tokens,
+            response_mime_type: parameters.output.map(|_| "application/json"),
+            response_json_schema: parameters.output.map(|output| &output.schema),
         },
     })
 }
@@ -44,7 +48,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[Tools<'a>; 1]>,
     #[serde(skip_serializing_if = "GenerationConfig::is_empty")]
-    generation_config: GenerationConfig,
+    generation_config: GenerationConfig<'a>,
 }
 
 #[derive(Serialize)]
@@ -137,16 +141,22 @@ impl<'a> FunctionDeclaration<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct GenerationConfig {
+struct GenerationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    /// Source: API reference, "Generating content", `GenerationConfig`: the other one, `responseSchema`, takes a subset of
+    /// OpenAPI's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<&'a Value>,
 }
 
-impl GenerationConfig {
+impl GenerationConfig<'_> {
     fn is_empty(&self) -> bool {
-        self.temperature.is_none() && self.max_output_tokens.is_none()
+        self.temperature.is_none() && self.max_output_tokens.is_none() && self.response_json_schema.is_none()
     }
 }
 
@@ -180,13 +190,11 @@ fn contents(messages: &[Arc<Message>], must_be_signed: bool) -> Vec<Content<'_>>
 /// Source: guide "Thought signatures", "FAQs" (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// Whether the model refuses a turn whose first call has no signature, as those of the third generation and later do.
-///
-/// Source: the same guide, "Function calling".
-fn must_be_signed(model: &str) -> bool {
+/// The generation of a model, as far as its name tells; 0 where it does not.
+pub(crate) fn generation(model: &str) -> u32 {
     let name = model.rsplit('/').next().unwrap_or(model);
     let generation = name.strip_prefix("gemini-").and_then(|rest| rest.split(['.', '-']).next());
-    generation.and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number >= 3)
+    generation.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 impl Content<'_> {

@@ -7,7 +7,7 @@ use aplomb_core::tool::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::wire::{AnswerLimit, Parameters, Quirks, json_arguments};
+use crate::wire::{AnswerLimit, OutputFormat, Parameters, Quirks, json_arguments};
 
 /// The body of a request.
 ///
@@ -31,6 +31,7 @@ pub fn request_body(
         temperature: parameters.temperature.filter(|_| !parameters.reasons),
         max_tokens: parameters.max_tokens.filter(|_| !counts_thoughts),
         max_completion_tokens: parameters.max_tokens.filter(|_| counts_thoughts),
+        response_format: parameters.output.map(ResponseFormat::of),
         stream: parameters.stream,
         stream_options: (parameters.stream && !parameters.quirks.usage_comes_unasked)
             .then_some(StreamOptions { include_usage: true }),
@@ -49,10 +50,35 @@ struct Body<'a> {
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
+}
+
+/// What the output must fit.
+///
+/// Source: OpenAI API reference, "Create chat completion", `response_format`:
+/// <https://platform.openai.com/docs/api-reference/chat/create>.
+#[derive(Serialize)]
+struct ResponseFormat<'a> {
+    r#type: &'static str,
+    json_schema: JsonSchema<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonSchema<'a> {
+    name: &'a str,
+    strict: bool,
+    schema: &'a Value,
+}
+
+impl<'a> ResponseFormat<'a> {
+    fn of(OutputFormat { name, schema, strict }: &'a OutputFormat) -> ResponseFormat<'a> {
+        ResponseFormat { r#type: "json_schema", json_schema: JsonSchema { name, strict: *strict, schema } }
+    }
 }
 
 #[derive(Serialize)]

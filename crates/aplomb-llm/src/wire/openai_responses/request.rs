@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::item::Kept;
-use crate::wire::{Parameters, json_arguments, standing_instructions};
+use crate::wire::{OutputFormat, Parameters, json_arguments, standing_instructions};
 
 /// The body of a request.
 ///
@@ -31,6 +31,7 @@ pub fn request_body(
         tools: tools.iter().map(WireTool::of).collect(),
         temperature: parameters.temperature.filter(|_| !parameters.reasons),
         max_output_tokens: parameters.max_tokens,
+        text: parameters.output.map(TextConfig::of),
         store: false,
         // A model that does not reason has none, and some of those refuse to be asked.
         include: if parameters.reasons { &["reasoning.encrypted_content"] } else { &[] },
@@ -50,11 +51,36 @@ struct Body<'a> {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<TextConfig<'a>>,
     store: bool,
     #[serde(skip_serializing_if = "<[&str]>::is_empty")]
     include: &'static [&'static str],
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
+}
+
+/// What the output must fit.
+///
+/// Source: OpenAI API reference, "Create a model response", `text`:
+/// <https://platform.openai.com/docs/api-reference/responses/create>.
+#[derive(Serialize)]
+struct TextConfig<'a> {
+    format: JsonSchema<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonSchema<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    strict: bool,
+    schema: &'a Value,
+}
+
+impl<'a> TextConfig<'a> {
+    fn of(OutputFormat { name, schema, strict }: &'a OutputFormat) -> TextConfig<'a> {
+        TextConfig { format: JsonSchema { r#type: "json_schema", name, strict: *strict, schema } }
+    }
 }
 
 /// Messages and calls go without the ids that they came with: the provider has stored nothing under them.
