@@ -17,11 +17,13 @@
 //! to watch, [`Runtime::run_detailed`] for those who want everything.
 
 mod agent;
+mod boundary;
 pub mod config;
 mod credential;
 mod driver;
 mod first_delta;
 pub mod host;
+mod json_schema;
 mod memory;
 mod model;
 mod output;
@@ -33,6 +35,7 @@ mod request;
 mod runtime;
 mod session;
 mod stream;
+mod subscriber;
 pub mod tools;
 
 pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
@@ -49,9 +52,10 @@ pub use credential::{CommandCredential, Credential, CredentialRequest, Credentia
 pub use memory::Memory;
 pub use probe::{Probe, probe};
 pub use request::{Cancellation, Retry, RunInput, RunRequest, RunResult, for_people};
-pub use runtime::{Exec, Runtime, RuntimeBuilder, Subscriber};
+pub use runtime::{Exec, Runtime, RuntimeBuilder};
 pub use session::SessionStore;
 pub use stream::{ChunkKind, RunStream, RunStreamChunk};
+pub use subscriber::Subscriber;
 
 /// What makes a JSON Schema of a type, in the version that [`RunRequest::output`] takes.
 pub use schemars;

@@ -14,12 +14,13 @@ use aplomb_llm::wire::{self, Schemas, Wire};
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
-use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, PricingConfig, Provider, StreamMode};
+use crate::boundary;
+use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, PricingConfig, StreamMode};
 use crate::credential::{
     CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
 use crate::host::Host;
-use crate::plugins::{self, Registry};
+use crate::plugins::{Provider, Registry};
 
 /// A model that can be asked.
 pub(crate) struct Asked {
@@ -44,7 +45,7 @@ impl Asked {
         let offers = match &config.endpoint {
             Endpoint::Service(Service(service)) => {
                 let who = format!("provider {:?}", provider.name());
-                plugins::ask(&who, "what it offers", || service.offers().to_vec())?
+                boundary::ask(&who, "what it offers", || service.offers().to_vec())?
             }
             _ => provider.offers(),
         };

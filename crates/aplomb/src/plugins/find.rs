@@ -4,9 +4,10 @@ use aplomb_core::error::{Error, codes};
 use aplomb_core::near::did_you_mean;
 use aplomb_llm::vendors::Vendor;
 
+use super::providers::Provider;
 use super::registry::{Factory, Part, Plugin};
-use super::{Origin, Registry, Seam, built_in};
-use crate::config::{PluginConfig, Provider, is_python};
+use super::{Origin, Registry, Seam, is_python, lacking};
+use crate::config::PluginConfig;
 
 /// A selector, `type` or `impl`, and what it names.
 pub(crate) type Named<'a> = (&'a str, &'a str);
@@ -87,7 +88,7 @@ impl Registry {
             };
         }
         if let Some((_, _, with)) =
-            built_in::PENDING.iter().find(|(of, pending, _)| *of == seam && *pending == name)
+            lacking::PENDING.iter().find(|(of, pending, _)| *of == seam && *pending == name)
         {
             return unknown(
                 format!("the {noun}"),
@@ -96,7 +97,7 @@ impl Registry {
             );
         }
         if let Some((_, _, instead)) =
-            built_in::LACKING.iter().find(|(of, lacking, _)| *of == seam && *lacking == name)
+            lacking::LACKING.iter().find(|(of, lacking, _)| *of == seam && *lacking == name)
         {
             return unknown(format!("Aplomb has no {noun}"), "", (*instead).to_owned());
         }

@@ -20,18 +20,18 @@
 
 mod built_in;
 mod find;
+mod lacking;
+mod providers;
 mod registry;
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use aplomb_core::error::{Error, codes};
-use aplomb_core::run::panic_message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use find::Named;
+pub(crate) use providers::Provider;
 pub use registry::Registry;
 pub(crate) use registry::{Part, Plugin};
 
@@ -135,14 +135,7 @@ pub struct PluginInfo {
     pub config: Option<Value>,
 }
 
-/// Asks something of a plugin, behind the boundary that a panic does not pass.
-///
-/// # Errors
-///
-/// `plugin.error` where it panicked; `who` says which plugin, and `asked` what for.
-pub(crate) fn ask<T>(who: &str, asked: &str, ask: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| {
-        let message = format!("{who} panicked when it was asked {asked}: {}", panic_message(&*panic));
-        Error::new(codes::PLUGIN_ERROR, message)
-    })
+/// Whether a name is a path of Python's: `package.module:Class` or `package.module.Class`.
+pub(crate) fn is_python(name: &str) -> bool {
+    name.contains(['.', ':'])
 }

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use aplomb_core::error::{AgentError, Code, Error, codes};
 use aplomb_core::run::{Assembler, Pattern, panic_message};
 use aplomb_llm::service::ModelService;
-use aplomb_llm::vendors::Vendor;
+use aplomb_llm::vendors::{Place, Vendor};
+use aplomb_llm::wire::Wire;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Origin, PluginInfo, Seam, built_in};
-use crate::config::{Schema, is_python, vendor_summary};
+use super::{Origin, PluginInfo, Seam, is_python, lacking};
+use crate::json_schema::Schema;
 use crate::memory::Memory;
-use crate::runtime::Subscriber;
 use crate::session::SessionStore;
+use crate::subscriber::Subscriber;
 use crate::tools::{Tool, ToolExecutor};
 
 /// A plugin that can be used.
@@ -96,12 +97,6 @@ pub struct Registry {
     refused: Vec<Error>,
 }
 
-impl Default for Registry {
-    fn default() -> Registry {
-        Registry::new()
-    }
-}
-
 /// Registers what goes to a seam.
 macro_rules! registers {
     ($(#[$doc:meta])* $method:ident: $of:ident => $part:ty, |$made:ident| $shared:expr) => {
@@ -125,9 +120,9 @@ macro_rules! registers {
 }
 
 impl Registry {
-    /// The built-in plugins.
-    pub fn new() -> Registry {
-        built_in::register(Registry { plugins: BTreeMap::new(), errors: Vec::new(), refused: Vec::new() })
+    /// Without any plugin.
+    pub(super) fn empty() -> Registry {
+        Registry { plugins: BTreeMap::new(), errors: Vec::new(), refused: Vec::new() }
     }
 
     registers! {
@@ -195,7 +190,7 @@ impl Registry {
             summary: plugin.summary.clone(),
             config: plugin.schema.as_ref().map(|schema| schema.value.clone()),
         });
-        let pending = built_in::PENDING.iter().map(|(seam, name, with)| PluginInfo {
+        let pending = lacking::PENDING.iter().map(|(seam, name, with)| PluginInfo {
             seam: *seam,
             name: (*name).to_owned(),
             origin: Origin::Pending,
@@ -296,4 +291,20 @@ fn factory<C: DeserializeOwned, P>(
             Err(Error::new(codes::PLUGIN_ERROR, message))
         })
     }))
+}
+
+/// What a vendor is, in a sentence.
+fn vendor_summary(vendor: &Vendor) -> String {
+    let speaks = match vendor.wire {
+        Wire::Anthropic => "Anthropic's Messages",
+        Wire::Gemini => "Google's generateContent",
+        Wire::OpenaiResponses => "OpenAI's Responses",
+        _ if vendor.speaks_both => "OpenAI's Chat Completions or Responses",
+        _ => "OpenAI's Chat Completions",
+    };
+    match vendor.place {
+        Place::At(base) => format!("{speaks}, at {base}."),
+        Place::AzureResource => format!("{speaks}, at an Azure resource: `llm.api_base`."),
+        _ => format!("{speaks}, at `llm.api_base`."),
+    }
 }
