@@ -42,9 +42,27 @@ pub use aplomb_core::error::{self, AgentError, Error, ErrorDetails, codes};
 pub use aplomb_core::event::{self, Event};
 pub use aplomb_core::message::ToolCall;
 pub use aplomb_core::message::{Block, ImageSource, Message, Role, ToolResult};
+/// One of a program's own, for which the last word is enough:
+///
+/// ```
+/// use aplomb::plugins::{NoConfig, Registry};
+/// use aplomb::{Assembler, Assembly, Message};
+///
+/// struct LastWord;
+///
+/// impl Assembler for LastWord {
+///     fn shrink(&self, conversation: &[&Message]) -> Assembly {
+///         // What cannot be left out stays, whatever is said here.
+///         Assembly::Drop((0..conversation.len()).collect())
+///     }
+/// }
+///
+/// let registry = Registry::new().context_assembler("last_word", |_: NoConfig| Ok(LastWord));
+/// # let _ = registry;
+/// ```
+pub use aplomb_core::run::Assembler;
 pub use aplomb_core::run::{
-    Ask, Assembler, Assembly, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd,
-    View,
+    Ask, Assembly, Capability, ModelCost, Pattern, RunBudget, RunUsage, StopReason, Unpriced, Usd, View,
 };
 pub use aplomb_core::{decide, failure, near, redact, tool::ToolSpec};
 pub use aplomb_macros::AgentError;
