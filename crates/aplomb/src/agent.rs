@@ -52,11 +52,11 @@ impl Agent {
             let fallback = Asked::new(llm, registry, credential);
             asked.push(fallback.map_err(|error| below(error, &format!("llm.fallbacks[{index}]")))?);
         }
-        let (needs, kind) = boundary::ask("the pattern", "what it is and needs", || {
-            (pattern.needs().to_vec(), pattern.kind().to_owned())
-        })?;
+        let needs = boundary::ask("the pattern", "what it needs", || pattern.needs().to_vec())
+            .map_err(|error| below(error, "pattern"))?;
+        let (_, pattern_name) = named(&config.pattern.r#type, &config.pattern.r#impl);
         for Asked { offers, target, .. } in &asked {
-            check_capabilities(target, offers, &kind, &needs, tools.specs().len())?;
+            check_capabilities(target, offers, pattern_name, &needs, tools.specs().len())?;
         }
         let mut targets = asked.iter().map(|asked| asked.target.clone());
         let mut spec = AgentSpec::new(targets.next().unwrap_or_default());
@@ -71,7 +71,8 @@ impl Agent {
         }
         let memory = config.memory.as_ref().map(|memory| remembering(memory, registry)).transpose()?;
         let system_prompt = config.pattern.config.0.get("system_prompt").and_then(Value::as_str);
-        let machine = boundary::ask("the pattern", "what it is", || Machine::new(Arc::new(spec), pattern))?;
+        let machine = boundary::ask("the pattern", "what it is", || Machine::new(Arc::new(spec), pattern))
+            .map_err(|error| below(error, "pattern"))?;
         let (models, keyrings): (Vec<_>, Vec<_>) =
             asked.into_iter().map(|asked| (asked.model, asked.keyring)).unzip();
         Ok(Agent {

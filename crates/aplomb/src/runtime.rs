@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aplomb_core::decide::schedule::Overview;
-use aplomb_core::error::{AgentError, Code, Error, check_declared, codes};
+use aplomb_core::error::{Code, Error, check_declared, codes};
 use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
@@ -84,13 +84,6 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn credential(mut self, agent_id: &str, source: impl CredentialSource) -> RuntimeBuilder {
         self.credentials.insert(agent_id.to_owned(), SharedSource(Arc::new(source)));
-        self
-    }
-
-    /// Makes an error of the program's own known, where its declaration was not derived.
-    #[must_use]
-    pub fn error<E: AgentError>(mut self) -> RuntimeBuilder {
-        self.registry = self.registry.error::<E>();
         self
     }
 

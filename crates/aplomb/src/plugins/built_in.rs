@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::registry::{Part, Plugin};
+use super::registry::{Make, Part, Plugin};
 use super::{Origin, Registry, Seam};
 use crate::config::{InMemoryConfig, ReactConfig, RetryExecutorConfig, TruncatingConfig};
 use crate::memory::{Buffer, Memory};
@@ -83,9 +83,8 @@ fn register(registry: Registry) -> Registry {
     let mut registry = vendors::ALL
         .iter()
         .fold(registry, |registry, vendor| registry.with_vendor(vendor.clone(), Origin::BuiltIn));
-    // What it plays is in `llm.script`.
     let (name, summary) = ("mock".to_owned(), "A script, in this process.".to_owned());
-    let mock = Plugin { name, origin: Origin::BuiltIn, summary, schema: None, make: Box::new(()) };
+    let mock = Plugin { name, origin: Origin::BuiltIn, summary, schema: None, make: Make::Script };
     registry.add(Seam::Provider, mock);
     registry
 }

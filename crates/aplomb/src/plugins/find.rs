@@ -2,10 +2,9 @@
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::near::did_you_mean;
-use aplomb_llm::vendors::Vendor;
 
 use super::providers::Provider;
-use super::registry::{Factory, Part, Plugin};
+use super::registry::{Factory, Make, Part, Plugin};
 use super::{Origin, Registry, Seam, is_python, lacking};
 use crate::config::PluginConfig;
 
@@ -46,10 +45,10 @@ impl Registry {
     /// The provider of that name.
     pub(crate) fn find_provider(&self, name: &str) -> Option<Provider<'_>> {
         let plugin = &**self.plugins.get(&(Seam::Provider, name.to_owned()))?;
-        Some(match plugin.make.downcast_ref::<Vendor>() {
-            Some(vendor) => Provider::Vendor(vendor),
-            None if plugin.origin == Origin::BuiltIn => Provider::Mock,
-            None => Provider::Service(plugin),
+        Some(match &plugin.make {
+            Make::Script => Provider::Mock,
+            Make::Vendor(vendor) => Provider::Vendor(vendor),
+            Make::Config(_) => Provider::Service(plugin),
         })
     }
 
@@ -132,7 +131,11 @@ impl Plugin {
 
     /// Makes a part of its config.
     pub(crate) fn make<P: Part>(&self, config: &PluginConfig) -> Result<P, Error> {
-        match self.make.downcast_ref::<Factory<P>>() {
+        let factory = match &self.make {
+            Make::Config(factory) => factory.downcast_ref::<Factory<P>>(),
+            Make::Vendor(_) | Make::Script => None,
+        };
+        match factory {
             Some(Factory(make)) => make(config.0.clone().into()),
             None => {
                 let message = format!("the plugin {:?} is of another seam", self.name);

@@ -8,7 +8,8 @@
 //! | memory | [`Memory`](crate::Memory), [`Registry::memory`] | `agents[].memory`: `{"impl": "NAME", "config": {}, "on_error": "fail"}` |
 //! | tool executor | [`ToolExecutor`](crate::tools::ToolExecutor), [`Registry::tool_executor`] | `agents[].tool_executor`: `{"impl": "NAME", "config": {}}` |
 //! | context assembler | [`Assembler`](crate::Assembler), [`Registry::context_assembler`] | `agents[].context_assembler`: `{"impl": "NAME", "config": {}}` |
-//! | provider | [`ModelService`](crate::provider::ModelService), [`Registry::provider`]; or a row of data, [`Vendor`](crate::provider::Vendor), [`Registry::vendor`] | `agents[].llm`: `{"provider": "NAME", "provider_config": {}}` |
+//! | provider, in this process | [`ModelService`](crate::provider::ModelService), [`Registry::provider`] | `agents[].llm`: `{"provider": "NAME", "provider_config": {}}` |
+//! | provider, behind HTTP | a row of data, [`Vendor`](crate::provider::Vendor), [`Registry::vendor`] | `agents[].llm`: `{"provider": "NAME", "model": "…"}` and the other keys of a built-in one; it takes no `provider_config` |
 //! | session | [`SessionStore`](crate::SessionStore), [`Registry::session`] | `session`: `{"impl": "NAME", "config": {}}` |
 //! | events | [`Subscriber`](crate::Subscriber), [`Registry::events`] | `events`: `{"impl": "NAME", "config": {}}` |
 //! | runtime | nothing yet | `runtime`: `{"type": "default"}` |
@@ -16,7 +17,8 @@
 //! A plugin is made of its `config`, of a type of its author's that serde and schemars derive: what does not fit is
 //! `plugin.config` with the field's path, a name that is not registered is `plugin.load` with a near match, and what two
 //! parts cannot do together is `plugin.capability` with both their names. Whatever a plugin does, a panic of its is an
-//! error of the part that it plays, and no more.
+//! error of the part that it plays, and no more. Two parts have no error to give while a run is under way: a context
+//! assembler that panics leaves nothing out, and what an event sink panics at, the others are told all the same.
 
 mod built_in;
 mod find;
@@ -89,8 +91,19 @@ impl Seam {
         }
     }
 
-    fn noun(self) -> String {
-        self.as_str().replace('_', " ")
+    /// What goes to it, in messages.
+    fn noun(self) -> &'static str {
+        match self {
+            Seam::Memory => "memory",
+            Seam::Pattern => "pattern",
+            Seam::Tool => "tool",
+            Seam::ToolExecutor => "tool executor",
+            Seam::ContextAssembler => "context assembler",
+            Seam::Runtime => "runtime",
+            Seam::Session => "session store",
+            Seam::Events => "event sink",
+            Seam::Provider => "provider",
+        }
     }
 }
 

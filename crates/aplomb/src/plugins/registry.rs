@@ -28,8 +28,17 @@ pub(crate) struct Plugin {
     pub(super) summary: String,
     /// None where it takes no config.
     pub(crate) schema: Option<Schema>,
-    /// A [`Factory`], or for a provider what it is.
-    pub(super) make: Box<dyn Any + Send + Sync>,
+    pub(super) make: Make,
+}
+
+/// What a plugin is made of.
+pub(super) enum Make {
+    /// Its config: by the [`Factory`] of the part that goes to its seam.
+    Config(Box<dyn Any + Send + Sync>),
+    /// A row of data, and the keys of `llm`.
+    Vendor(Box<Vendor>),
+    /// What it plays: `llm.script`.
+    Script,
 }
 
 /// Makes a plugin of its config.
@@ -230,7 +239,7 @@ impl Registry {
             Ok(schema) => {
                 let described = schema.value.get("description").and_then(Value::as_str).unwrap_or_default();
                 let summary = described.split("\n\n").next().unwrap_or_default().replace('\n', " ");
-                let make = Box::new(factory(make));
+                let make = Make::Config(Box::new(factory(make)));
                 self.add(
                     P::SEAM,
                     Plugin { name: name.to_owned(), origin, summary, schema: Some(schema), make },
@@ -247,7 +256,8 @@ impl Registry {
     /// Registers a vendor of models.
     pub(super) fn with_vendor(mut self, vendor: Vendor, origin: Origin) -> Registry {
         let (name, summary) = (vendor.name.to_owned(), vendor_summary(&vendor));
-        self.add(Seam::Provider, Plugin { name, origin, summary, schema: None, make: Box::new(vendor) });
+        let make = Make::Vendor(Box::new(vendor));
+        self.add(Seam::Provider, Plugin { name, origin, summary, schema: None, make });
         self
     }
 
