@@ -16,7 +16,9 @@ use aplomb_faultlab::script::Script;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::HeaderMap;
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::clocks::{Clocks, Timeouts, wall_ms};
@@ -31,12 +33,14 @@ use crate::wire::{self, ANSWER_LIMIT, CachePoint, Parameters, Quirks, Schemas, W
 /// The most bytes that are read of an error.
 const ERROR_BODY_LIMIT: usize = 1024 * 1024;
 
-/// Whether answers are streamed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// Whether answers are streamed: `llm.stream`. With [`Auto`](StreamMode::Auto) those of a model that reasons always are,
+/// since that may take it minutes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 #[non_exhaustive]
 pub enum StreamMode {
-    /// Where somebody watches them come, or the model reasons, which may take it minutes.
+    /// Where somebody watches them come.
     #[default]
     Auto,
     /// Always.

@@ -32,28 +32,6 @@ pub type AnswerStream<'a> = BoxStream<'a, Result<StreamEvent, Box<Failure>>>;
 /// [`Failure::transport`], one whose answer is wrong [`Failure::anomaly`]. Aplomb adds whose failure it is, takes known
 /// credentials out of it, and limits the time: `llm.timeout_ms` to the first piece, `llm.timeouts.idle_ms` between two,
 /// `llm.timeouts.attempt_ms` for all.
-///
-/// ```
-/// use aplomb_core::failure::Failure;
-/// use aplomb_core::message::{FinishReason, Message, Reply, Role};
-/// use aplomb_llm::service::{AnswerStream, ModelService, ServiceRequest, whole};
-///
-/// /// Repeats what was said last, unless it is too long.
-/// struct Echo;
-///
-/// impl ModelService for Echo {
-///     fn ask<'a>(&'a self, request: ServiceRequest<'a>) -> AnswerStream<'a> {
-///         whole(async move {
-///             let said = request.messages.last().map(|message| message.to_text()).unwrap_or_default();
-///             if said.len() > 1_000 {
-///                 return Err(Box::new(Failure::status(413, b"")));
-///             }
-///             let message = Message::text(Role::Assistant, said);
-///             Ok(Reply { message, finish: FinishReason::Stop, usage: None })
-///         })
-///     }
-/// }
-/// ```
 pub trait ModelService: Send + Sync + 'static {
     /// What can be asked of it besides text. An agent that needs more is refused when it is made ready. Asked once then.
     fn offers(&self) -> &[Capability] {

@@ -6,22 +6,14 @@ use std::path::PathBuf;
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::message::CallIds;
+use schemars::JsonSchema;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 
 use crate::provider::{Endpoint, ModelConfig};
 use crate::wire::{AnswerLimit, Quirks, Schemas, Wire, encoded};
 
-/// A vendor.
-///
-/// ```
-/// use aplomb_llm::vendors::{Place, Vendor};
-/// use aplomb_llm::wire::Wire;
-///
-/// let mut acme = Vendor::new("acme", Wire::OpenaiChat);
-/// acme.place = Place::At("https://api.acme.example/v1");
-/// acme.key_variable = Some("ACME_API_KEY");
-/// acme.needs_key = true;
-/// ```
+/// A vendor: begins as [`Vendor::new`], and says where it differs.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Vendor {
@@ -63,9 +55,10 @@ pub enum Place {
     AzureResource,
 }
 
-/// Which of OpenAI's protocols is spoken: `llm.openai_api_style`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// Which of OpenAI's two protocols is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 #[non_exhaustive]
 pub enum ApiStyle {
     /// Chat Completions.

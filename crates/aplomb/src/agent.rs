@@ -10,12 +10,13 @@ use aplomb_core::run::{AgentSpec, Capability, Machine, Pattern, Target};
 use aplomb_llm::Model;
 use serde_json::Value;
 
+use crate::boundary;
 use crate::config::{AgentConfig, FallbackReason, MemoryConfig, OnError, PluginRef, RetryMode};
 use crate::credential::{Keyring, SharedSource};
 use crate::driver::Benches;
 use crate::memory::Remembering;
 use crate::model::Asked;
-use crate::plugins::{self, Named, Part, Registry};
+use crate::plugins::{Named, Part, Registry};
 use crate::tools::{ToolExecutor, ToolPolicy, Toolbox};
 
 pub(crate) struct Agent {
@@ -51,11 +52,11 @@ impl Agent {
             let fallback = Asked::new(llm, registry, credential);
             asked.push(fallback.map_err(|error| below(error, &format!("llm.fallbacks[{index}]")))?);
         }
-        let (needs, kind) = plugins::ask("the pattern", "what it is and needs", || {
-            (pattern.needs().to_vec(), pattern.kind().to_owned())
-        })?;
+        let needs = boundary::ask("the pattern", "what it needs", || pattern.needs().to_vec())
+            .map_err(|error| below(error, "pattern"))?;
+        let (_, pattern_name) = named(&config.pattern.r#type, &config.pattern.r#impl);
         for Asked { offers, target, .. } in &asked {
-            check_capabilities(target, offers, &kind, &needs, tools.specs().len())?;
+            check_capabilities(target, offers, pattern_name, &needs, tools.specs().len())?;
         }
         let mut targets = asked.iter().map(|asked| asked.target.clone());
         let mut spec = AgentSpec::new(targets.next().unwrap_or_default());
@@ -70,7 +71,8 @@ impl Agent {
         }
         let memory = config.memory.as_ref().map(|memory| remembering(memory, registry)).transpose()?;
         let system_prompt = config.pattern.config.0.get("system_prompt").and_then(Value::as_str);
-        let machine = plugins::ask("the pattern", "what it is", || Machine::new(Arc::new(spec), pattern))?;
+        let machine = boundary::ask("the pattern", "what it is", || Machine::new(Arc::new(spec), pattern))
+            .map_err(|error| below(error, "pattern"))?;
         let (models, keyrings): (Vec<_>, Vec<_>) =
             asked.into_iter().map(|asked| (asked.model, asked.keyring)).unzip();
         Ok(Agent {
@@ -119,7 +121,7 @@ fn remembering(memory: &MemoryConfig, registry: &Registry) -> Result<Arc<Remembe
 /// How an agent's tools are called, and what is to be gone by there.
 fn executor(config: &AgentConfig, registry: &Registry) -> Result<(Arc<dyn ToolExecutor>, ToolPolicy), Error> {
     let executor: Arc<dyn ToolExecutor> = made(&config.tool_executor, registry, "tool_executor")?;
-    let policy = plugins::ask("the tool executor", "for its policy", || executor.policy())
+    let policy = boundary::ask("the tool executor", "for its policy", || executor.policy())
         .map_err(|error| below(error, "tool_executor"))?;
     Ok((executor, policy))
 }

@@ -9,17 +9,18 @@ use aplomb_core::redact;
 use aplomb_core::run::{Capability, Pricing, Target};
 use aplomb_llm::provider::Endpoint;
 use aplomb_llm::service::{ModelService, Service};
-use aplomb_llm::vendors::{self, Place, Vendor, Wanted};
-use aplomb_llm::wire::{self, Schemas, Wire};
+use aplomb_llm::vendors::{Place, Vendor, Wanted};
+use aplomb_llm::wire::{Schemas, Wire};
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
-use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, PricingConfig, Provider, StreamMode};
+use crate::boundary;
+use crate::config::{AgentConfig, LlmConfig, PricingConfig};
 use crate::credential::{
     CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
 use crate::host::Host;
-use crate::plugins::{self, Registry};
+use crate::plugins::{Provider, Registry};
 
 /// A model that can be asked.
 pub(crate) struct Asked {
@@ -44,7 +45,7 @@ impl Asked {
         let offers = match &config.endpoint {
             Endpoint::Service(Service(service)) => {
                 let who = format!("provider {:?}", provider.name());
-                plugins::ask(&who, "what it offers", || service.offers().to_vec())?
+                boundary::ask(&who, "what it offers", || service.offers().to_vec())?
             }
             _ => provider.offers(),
         };
@@ -131,10 +132,7 @@ fn config_with(
         }
         Provider::Vendor(vendor) => vendor.model(Wanted {
             model,
-            style: llm.openai_api_style.map(|style| match style {
-                ApiStyle::ChatCompletions => vendors::ApiStyle::ChatCompletions,
-                ApiStyle::Responses => vendors::ApiStyle::Responses,
-            }),
+            style: llm.openai_api_style,
             api_base: llm.api_base.clone(),
             api_version: llm.api_version.clone(),
             api_key: source.and_then(Source::now),
@@ -145,17 +143,8 @@ fn config_with(
     };
     config.temperature = llm.temperature;
     config.max_tokens = llm.max_tokens;
-    config.stream = match llm.stream {
-        StreamMode::Auto => aplomb_llm::StreamMode::Auto,
-        StreamMode::Always => aplomb_llm::StreamMode::Always,
-        StreamMode::Never => aplomb_llm::StreamMode::Never,
-    };
-    let cached = llm.cache.iter().map(|point| match point {
-        CachePoint::Tools => wire::CachePoint::Tools,
-        CachePoint::System => wire::CachePoint::System,
-        CachePoint::LastMessage => wire::CachePoint::LastMessage,
-    });
-    config.cache = cached.collect();
+    config.stream = llm.stream;
+    config.cache.clone_from(&llm.cache);
     config.extra_body = llm.extra_body.0.clone();
     config.timeouts = timeouts(llm);
     Ok(config)

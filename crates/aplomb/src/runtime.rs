@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aplomb_core::decide::schedule::Overview;
-use aplomb_core::error::{AgentError, Code, Error, check_declared, codes};
+use aplomb_core::error::{Code, Error, check_declared, codes};
 use aplomb_core::event::Event;
 use aplomb_core::message::{Message, Role};
 use aplomb_core::near::did_you_mean;
@@ -30,22 +30,7 @@ use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
 use crate::session::Sessions;
 use crate::stream::{ChunkQueue, RunStream};
-
-/// Whoever is told what happens in runs.
-///
-/// A subscriber is called while the run waits, so it should hand on what takes time. One that panics disturbs nobody.
-pub trait Subscriber: Send + Sync + 'static {
-    /// Something happened.
-    fn on_event(&self, event: &Event);
-
-    /// Whether it wants the model's answers piece by piece, as they come.
-    ///
-    /// Where nobody who watches a run does, an answer's `llm.delta`s follow when its call is done, a whole block each:
-    /// what nobody has seen a piece of can be restarted in silence. Where somebody does, all who watch get the pieces.
-    fn wants_deltas(&self) -> bool {
-        false
-    }
-}
+use crate::subscriber::Subscriber;
 
 /// Agents, ready to run. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -117,13 +102,6 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn keeping_to(mut self, budget: RunBudget) -> RuntimeBuilder {
         self.budget = Some(budget);
-        self
-    }
-
-    /// Makes an error of the program's own known, where its declaration was not derived.
-    #[must_use]
-    pub fn error<E: AgentError>(mut self) -> RuntimeBuilder {
-        self.registry = self.registry.error::<E>();
         self
     }
 

@@ -20,6 +20,40 @@ use tokio::sync::OwnedMutexGuard;
 ///
 /// A session's name is its user's choice: a store must never make a path or a statement of it as it is. Runs of one session
 /// come one after the other; different sessions are asked for at once.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex, PoisonError};
+///
+/// use aplomb::plugins::{NoConfig, Registry};
+/// use aplomb::{Error, Message, SessionStore};
+/// use futures_util::future::{BoxFuture, FutureExt, ready};
+///
+/// /// Keeps every session while the program lives.
+/// #[derive(Default)]
+/// struct Shelf(Mutex<HashMap<String, Vec<Arc<Message>>>>);
+///
+/// impl SessionStore for Shelf {
+///     fn append<'a>(&'a self, session_id: &'a str, messages: &'a [Arc<Message>]) -> BoxFuture<'a, Result<(), Error>> {
+///         let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+///         shelf.entry(session_id.to_owned()).or_default().extend_from_slice(messages);
+///         ready(Ok(())).boxed()
+///     }
+///
+///     fn load<'a>(&'a self, session_id: &'a str) -> BoxFuture<'a, Result<Vec<Arc<Message>>, Error>> {
+///         let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+///         ready(Ok(shelf.get(session_id).cloned().unwrap_or_default())).boxed()
+///     }
+///
+///     fn forget<'a>(&'a self, session_id: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+///         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session_id);
+///         ready(Ok(())).boxed()
+///     }
+/// }
+///
+/// let registry = Registry::new().session("shelf", |_: NoConfig| Ok(Shelf::default()));
+/// # let _ = registry;
+/// ```
 pub trait SessionStore: Send + Sync + 'static {
     /// Adds what a run has added to the conversation: its input, its answers and what tools gave. All of it or nothing:
     /// the future may be dropped before it is done, such as by the run's deadline.

@@ -56,7 +56,8 @@ impl fmt::Display for Capability {
 ///
 /// A pattern is consulted whenever nothing is in flight. Its answer must follow from the view alone.
 pub trait Pattern: Send + Sync + 'static {
-    /// The name that a config selects it by.
+    /// What it calls itself, in messages and in what is recorded of a run. A config selects it by the name that it was
+    /// registered by.
     fn kind(&self) -> &str;
 
     /// Changes when the same view may get another answer; recorded with the run.

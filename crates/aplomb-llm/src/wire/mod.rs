@@ -14,6 +14,8 @@ use std::sync::Arc;
 use aplomb_core::failure::{Anomaly, Failure, Phase};
 use aplomb_core::message::{Block, CallIds, FinishReason, Message, Reply, Role, StreamEvent, TokenUsage};
 use aplomb_core::tool::ToolSpec;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use decoder::{Decoder, Protocol};
@@ -57,8 +59,9 @@ pub struct OutputFormat {
 /// beginning costs less.
 ///
 /// Source: Claude Platform Docs, "Prompt caching": <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 #[non_exhaustive]
 pub enum CachePoint {
     /// The tools, which come first.

@@ -9,10 +9,9 @@ use aplomb_faultlab::script::Script;
 use super::document::{Content, Entry, Node, Span};
 use super::node_at;
 use super::problem::{Path, Problem, listed, without_text};
-use super::providers::Provider;
 use super::{RetryExecutorConfig, TransportRetry};
 use crate::credential::CommandCredential;
-use crate::plugins::{Plugin, Registry, Seam};
+use crate::plugins::{Plugin, Provider, Registry, Seam, is_python};
 
 /// Checks a document that has been held against its schema, and whose misspelt keys are mended.
 pub(super) struct Check<'a> {
@@ -367,11 +366,6 @@ impl Check<'_> {
             self.problems.push(Problem::invalid(path.field(entry.written()), what).at(&entry.node.span));
         }
     }
-}
-
-/// Whether a name is a path of Python's: `package.module:Class` or `package.module.Class`.
-pub(crate) fn is_python(name: &str) -> bool {
-    name.contains(['.', ':'])
 }
 
 fn value_span(entry: &Entry) -> Span {

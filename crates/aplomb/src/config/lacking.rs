@@ -3,8 +3,8 @@
 //! A key that silently does nothing is worse than none, so a config that uses one is refused.
 
 use super::document::Node;
-use super::fit::Schema;
 use super::problem::{Path, Problem};
+use crate::json_schema::Schema;
 
 /// The keys whose behaviour comes later, and with what. Their defaults, which say what happens now, may be written.
 pub const PENDING_KEYS: &[(&str, &str)] = &[

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::document::{self, Broken, Content, DEEPEST, Document, Entry, Giver, Node, Source, Span};
 use super::env::{self, PREFIX};
-use super::fit::{Schema, resolved};
 use super::problem::{Problem, below, listed, shown};
+use crate::json_schema::{Schema, resolved};
 
 /// How a flag is called.
 const FLAG: &str = "--set";

@@ -13,7 +13,6 @@ mod layers;
 mod loader;
 mod problem;
 mod provenance;
-mod providers;
 mod publish;
 mod report;
 mod schema;
@@ -34,10 +33,7 @@ pub use publish::{reference, schema};
 pub use report::Warning;
 pub use schema::*;
 
-pub(crate) use check::is_python;
-pub(crate) use fit::Schema;
-pub(crate) use providers::{Provider, vendor_summary};
-
+use crate::json_schema::Schema;
 use crate::plugins::Registry;
 use document::{Content, Document, Node, Span};
 use problem::Problem;

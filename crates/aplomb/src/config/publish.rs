@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::fit::{self, resolved};
 use super::{PENDING_KEYS, SCHEMA};
+use crate::json_schema::{options, resolved};
 
 /// The JSON Schema of a config, for editors and other programs. Every key that need not be there can be null, which
 /// stands for its default.
@@ -146,7 +146,7 @@ fn reference_name(property: &Value) -> Option<String> {
 fn described(schema: &Value) -> String {
     let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let options = fit::options(schema);
+    let options = options(schema);
     if options.len() < 2 {
         return text;
     }
@@ -159,7 +159,7 @@ fn described(schema: &Value) -> String {
 }
 
 fn kind(schema: &Value) -> String {
-    let options = fit::options(schema);
+    let options = options(schema);
     if !options.is_empty() {
         let options: Vec<_> = options.iter().map(|option| format!("`{option}`")).collect();
         return options.join(", ");

@@ -9,9 +9,8 @@ use serde_json::Value;
 
 use super::document::{Content, Document, Node, Place, is_secret};
 use super::problem::{Path, Problem};
-use super::providers::Provider;
 use super::{BUILT_IN, Config, LlmConfig, env, problem};
-use crate::plugins::Registry;
+use crate::plugins::{Provider, Registry};
 
 /// Something in a config that lets nothing fail before it runs, and still is likely to be a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

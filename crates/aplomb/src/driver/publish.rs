@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::first_delta::FirstDelta;
 use crate::host::RunClock;
-use crate::runtime::Subscriber;
 use crate::stream::ChunkQueue;
+use crate::subscriber::Subscriber;
 
 /// Whoever watches one run, and what they have been told.
 pub(crate) struct Publisher {

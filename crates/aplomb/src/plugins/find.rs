@@ -2,11 +2,11 @@
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::near::did_you_mean;
-use aplomb_llm::vendors::Vendor;
 
-use super::registry::{Factory, Part, Plugin};
-use super::{Origin, Registry, Seam, built_in};
-use crate::config::{PluginConfig, Provider, is_python};
+use super::providers::Provider;
+use super::registry::{Factory, Make, Part, Plugin};
+use super::{Origin, Registry, Seam, is_python, lacking};
+use crate::config::PluginConfig;
 
 /// A selector, `type` or `impl`, and what it names.
 pub(crate) type Named<'a> = (&'a str, &'a str);
@@ -45,10 +45,10 @@ impl Registry {
     /// The provider of that name.
     pub(crate) fn find_provider(&self, name: &str) -> Option<Provider<'_>> {
         let plugin = &**self.plugins.get(&(Seam::Provider, name.to_owned()))?;
-        Some(match plugin.make.downcast_ref::<Vendor>() {
-            Some(vendor) => Provider::Vendor(vendor),
-            None if plugin.origin == Origin::BuiltIn => Provider::Mock,
-            None => Provider::Service(plugin),
+        Some(match &plugin.make {
+            Make::Script => Provider::Mock,
+            Make::Vendor(vendor) => Provider::Vendor(vendor),
+            Make::Config(_) => Provider::Service(plugin),
         })
     }
 
@@ -87,7 +87,7 @@ impl Registry {
             };
         }
         if let Some((_, _, with)) =
-            built_in::PENDING.iter().find(|(of, pending, _)| *of == seam && *pending == name)
+            lacking::PENDING.iter().find(|(of, pending, _)| *of == seam && *pending == name)
         {
             return unknown(
                 format!("the {noun}"),
@@ -96,7 +96,7 @@ impl Registry {
             );
         }
         if let Some((_, _, instead)) =
-            built_in::LACKING.iter().find(|(of, lacking, _)| *of == seam && *lacking == name)
+            lacking::LACKING.iter().find(|(of, lacking, _)| *of == seam && *lacking == name)
         {
             return unknown(format!("Aplomb has no {noun}"), "", (*instead).to_owned());
         }
@@ -131,7 +131,11 @@ impl Plugin {
 
     /// Makes a part of its config.
     pub(crate) fn make<P: Part>(&self, config: &PluginConfig) -> Result<P, Error> {
-        match self.make.downcast_ref::<Factory<P>>() {
+        let factory = match &self.make {
+            Make::Config(factory) => factory.downcast_ref::<Factory<P>>(),
+            Make::Vendor(_) | Make::Script => None,
+        };
+        match factory {
             Some(Factory(make)) => make(config.0.clone().into()),
             None => {
                 let message = format!("the plugin {:?} is of another seam", self.name);

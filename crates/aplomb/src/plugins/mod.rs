@@ -8,7 +8,8 @@
 //! | memory | [`Memory`](crate::Memory), [`Registry::memory`] | `agents[].memory`: `{"impl": "NAME", "config": {}, "on_error": "fail"}` |
 //! | tool executor | [`ToolExecutor`](crate::tools::ToolExecutor), [`Registry::tool_executor`] | `agents[].tool_executor`: `{"impl": "NAME", "config": {}}` |
 //! | context assembler | [`Assembler`](crate::Assembler), [`Registry::context_assembler`] | `agents[].context_assembler`: `{"impl": "NAME", "config": {}}` |
-//! | provider | [`ModelService`](crate::provider::ModelService), [`Registry::provider`]; or a row of data, [`Vendor`](crate::provider::Vendor), [`Registry::vendor`] | `agents[].llm`: `{"provider": "NAME", "provider_config": {}}` |
+//! | provider, in this process | [`ModelService`](crate::provider::ModelService), [`Registry::provider`] | `agents[].llm`: `{"provider": "NAME", "provider_config": {}}` |
+//! | provider, behind HTTP | a row of data, [`Vendor`](crate::provider::Vendor), [`Registry::vendor`] | `agents[].llm`: `{"provider": "NAME", "model": "…"}` and the other keys of a built-in one; it takes no `provider_config` |
 //! | session | [`SessionStore`](crate::SessionStore), [`Registry::session`] | `session`: `{"impl": "NAME", "config": {}}` |
 //! | events | [`Subscriber`](crate::Subscriber), [`Registry::events`] | `events`: `{"impl": "NAME", "config": {}}` |
 //! | runtime | nothing yet | `runtime`: `{"type": "default"}` |
@@ -16,22 +17,23 @@
 //! A plugin is made of its `config`, of a type of its author's that serde and schemars derive: what does not fit is
 //! `plugin.config` with the field's path, a name that is not registered is `plugin.load` with a near match, and what two
 //! parts cannot do together is `plugin.capability` with both their names. Whatever a plugin does, a panic of its is an
-//! error of the part that it plays, and no more.
+//! error of the part that it plays, and no more. Two parts have no error to give while a run is under way: a context
+//! assembler that panics leaves nothing out, and what an event sink panics at, the others are told all the same.
 
 mod built_in;
 mod find;
+mod lacking;
+mod providers;
 mod registry;
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use aplomb_core::error::{Error, codes};
-use aplomb_core::run::panic_message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use find::Named;
+pub(crate) use providers::Provider;
 pub use registry::Registry;
 pub(crate) use registry::{Part, Plugin};
 
@@ -89,8 +91,19 @@ impl Seam {
         }
     }
 
-    fn noun(self) -> String {
-        self.as_str().replace('_', " ")
+    /// What goes to it, in messages.
+    fn noun(self) -> &'static str {
+        match self {
+            Seam::Memory => "memory",
+            Seam::Pattern => "pattern",
+            Seam::Tool => "tool",
+            Seam::ToolExecutor => "tool executor",
+            Seam::ContextAssembler => "context assembler",
+            Seam::Runtime => "runtime",
+            Seam::Session => "session store",
+            Seam::Events => "event sink",
+            Seam::Provider => "provider",
+        }
     }
 }
 
@@ -135,14 +148,7 @@ pub struct PluginInfo {
     pub config: Option<Value>,
 }
 
-/// Asks something of a plugin, behind the boundary that a panic does not pass.
-///
-/// # Errors
-///
-/// `plugin.error` where it panicked; `who` says which plugin, and `asked` what for.
-pub(crate) fn ask<T>(who: &str, asked: &str, ask: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| {
-        let message = format!("{who} panicked when it was asked {asked}: {}", panic_message(&*panic));
-        Error::new(codes::PLUGIN_ERROR, message)
-    })
+/// Whether a name is a path of Python's: `package.module:Class` or `package.module.Class`.
+pub(crate) fn is_python(name: &str) -> bool {
+    name.contains(['.', ':'])
 }

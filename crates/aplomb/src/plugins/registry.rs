@@ -8,16 +8,17 @@ use std::sync::Arc;
 use aplomb_core::error::{AgentError, Code, Error, codes};
 use aplomb_core::run::{Assembler, Pattern, panic_message};
 use aplomb_llm::service::ModelService;
-use aplomb_llm::vendors::Vendor;
+use aplomb_llm::vendors::{Place, Vendor};
+use aplomb_llm::wire::Wire;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Origin, PluginInfo, Seam, built_in};
-use crate::config::{Schema, is_python, vendor_summary};
+use super::{Origin, PluginInfo, Seam, is_python, lacking};
+use crate::json_schema::Schema;
 use crate::memory::Memory;
-use crate::runtime::Subscriber;
 use crate::session::SessionStore;
+use crate::subscriber::Subscriber;
 use crate::tools::{Tool, ToolExecutor};
 
 /// A plugin that can be used.
@@ -27,8 +28,17 @@ pub(crate) struct Plugin {
     pub(super) summary: String,
     /// None where it takes no config.
     pub(crate) schema: Option<Schema>,
-    /// A [`Factory`], or for a provider what it is.
-    pub(super) make: Box<dyn Any + Send + Sync>,
+    pub(super) make: Make,
+}
+
+/// What a plugin is made of.
+pub(super) enum Make {
+    /// Its config: by the [`Factory`] of the part that goes to its seam.
+    Config(Box<dyn Any + Send + Sync>),
+    /// A row of data, and the keys of `llm`.
+    Vendor(Box<Vendor>),
+    /// What it plays: `llm.script`.
+    Script,
 }
 
 /// Makes a plugin of its config.
@@ -96,12 +106,6 @@ pub struct Registry {
     refused: Vec<Error>,
 }
 
-impl Default for Registry {
-    fn default() -> Registry {
-        Registry::new()
-    }
-}
-
 /// Registers what goes to a seam.
 macro_rules! registers {
     ($(#[$doc:meta])* $method:ident: $of:ident => $part:ty, |$made:ident| $shared:expr) => {
@@ -125,9 +129,9 @@ macro_rules! registers {
 }
 
 impl Registry {
-    /// The built-in plugins.
-    pub fn new() -> Registry {
-        built_in::register(Registry { plugins: BTreeMap::new(), errors: Vec::new(), refused: Vec::new() })
+    /// Without any plugin.
+    pub(super) fn empty() -> Registry {
+        Registry { plugins: BTreeMap::new(), errors: Vec::new(), refused: Vec::new() }
     }
 
     registers! {
@@ -195,7 +199,7 @@ impl Registry {
             summary: plugin.summary.clone(),
             config: plugin.schema.as_ref().map(|schema| schema.value.clone()),
         });
-        let pending = built_in::PENDING.iter().map(|(seam, name, with)| PluginInfo {
+        let pending = lacking::PENDING.iter().map(|(seam, name, with)| PluginInfo {
             seam: *seam,
             name: (*name).to_owned(),
             origin: Origin::Pending,
@@ -235,7 +239,7 @@ impl Registry {
             Ok(schema) => {
                 let described = schema.value.get("description").and_then(Value::as_str).unwrap_or_default();
                 let summary = described.split("\n\n").next().unwrap_or_default().replace('\n', " ");
-                let make = Box::new(factory(make));
+                let make = Make::Config(Box::new(factory(make)));
                 self.add(
                     P::SEAM,
                     Plugin { name: name.to_owned(), origin, summary, schema: Some(schema), make },
@@ -252,7 +256,8 @@ impl Registry {
     /// Registers a vendor of models.
     pub(super) fn with_vendor(mut self, vendor: Vendor, origin: Origin) -> Registry {
         let (name, summary) = (vendor.name.to_owned(), vendor_summary(&vendor));
-        self.add(Seam::Provider, Plugin { name, origin, summary, schema: None, make: Box::new(vendor) });
+        let make = Make::Vendor(Box::new(vendor));
+        self.add(Seam::Provider, Plugin { name, origin, summary, schema: None, make });
         self
     }
 
@@ -296,4 +301,20 @@ fn factory<C: DeserializeOwned, P>(
             Err(Error::new(codes::PLUGIN_ERROR, message))
         })
     }))
+}
+
+/// What a vendor is, in a sentence.
+fn vendor_summary(vendor: &Vendor) -> String {
+    let speaks = match vendor.wire {
+        Wire::Anthropic => "Anthropic's Messages",
+        Wire::Gemini => "Google's generateContent",
+        Wire::OpenaiResponses => "OpenAI's Responses",
+        _ if vendor.speaks_both => "OpenAI's Chat Completions or Responses",
+        _ => "OpenAI's Chat Completions",
+    };
+    match vendor.place {
+        Place::At(base) => format!("{speaks}, at {base}."),
+        Place::AzureResource => format!("{speaks}, at an Azure resource: `llm.api_base`."),
+        _ => format!("{speaks}, at `llm.api_base`."),
+    }
 }

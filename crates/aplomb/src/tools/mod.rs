@@ -5,7 +5,6 @@ mod current_time;
 mod executor;
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,8 @@ pub use calc::Calc;
 pub use current_time::CurrentTime;
 pub use executor::{Next, ToolExecutor, ToolInvocation, ToolPolicy};
 pub(crate) use executor::{Retrying, Safe};
+
+use crate::boundary;
 
 /// Something that an agent can do.
 ///
@@ -117,12 +118,10 @@ impl Toolbox {
         if !is_tool_id(id) {
             return Err(Error::new(codes::PLUGIN_CONFIG, format!("the id of tool {id:?} must be {TOOL_ID}")));
         }
-        let described = catch_unwind(AssertUnwindSafe(|| {
-            (tool.description().to_owned(), tool.parameters(), tool.idempotent())
-        }));
-        let (description, parameters, idempotent) = described.map_err(|_| {
-            Error::new(codes::PLUGIN_ERROR, format!("tool {id:?} panicked when it was asked for its schema"))
-        })?;
+        let (description, parameters, idempotent) =
+            boundary::ask(&format!("tool {id:?}"), "for its schema", || {
+                (tool.description().to_owned(), tool.parameters(), tool.idempotent())
+            })?;
         let arguments = jsonschema::validator_for(&parameters).map_err(|error| {
             Error::new(
                 codes::PLUGIN_CONFIG,

@@ -285,7 +285,7 @@ async fn unschooled() -> Raised {
 }
 
 async fn two_errors_of_one_code() -> Raised {
-    refused(built(|_| (), |builder| builder.error::<Taken>()).err()).await
+    refused(built(|_| (), |builder| builder.plugins(Registry::new().error::<Taken>())).err()).await
 }
 
 async fn foreign_cause() -> Raised {
@@ -772,7 +772,7 @@ async fn failing(
     let script = once([calls(&[("probe", json!({}))]), text("done")]);
     let setup = Setup::new(script)
         .tool("probe", probe.clone())
-        .build(|builder| builder.error::<Jammed>().error::<Scrapped>().error::<Slow>().error::<Strike>())
+        .plugins(|registry| registry.error::<Jammed>().error::<Scrapped>().error::<Slow>().error::<Strike>())
         .agent(move |agent| {
             if !executor.is_null() {
                 agent["tool_executor"] = executor;
@@ -874,7 +874,8 @@ async fn an_error_of_ones_own_that_is_a_time_out_is_not_retried_where_the_tool_m
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_ones_own_ends_a_run_as_its_parent_does_and_is_handled_like_it() {
     let strike = Does(Arc::new(|| Ask::Fail(Error::custom(Strike))));
-    let setup = Setup::new(always(text("never"))).pattern(strike).build(|builder| builder.error::<Strike>());
+    let setup =
+        Setup::new(always(text("never"))).pattern(strike).plugins(|registry| registry.error::<Strike>());
     let outcome = setup.start().await.run(named()).await;
     assert_eq!(outcome.result().stop_reason, StopReason::Timeout);
     let details = outcome.result().error_details.clone().unwrap();

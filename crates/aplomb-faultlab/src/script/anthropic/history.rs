@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::request::{Block, Content, Message, Role};
+use super::message::{Block, Content, Message, Role};
 use super::{REDACTED, SIGNATURE, invalid};
 use crate::script::chat::{Rejection, Unthought};
 
@@ -214,7 +214,7 @@ pub(super) fn unthought(messages: &[Message]) -> Vec<Unthought> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::request::read;
+    use super::super::read;
     use super::super::turns::*;
     use super::*;
 

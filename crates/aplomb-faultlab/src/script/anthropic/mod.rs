@@ -6,6 +6,7 @@
 mod answer;
 mod caching;
 mod history;
+mod message;
 mod request;
 #[cfg(test)]
 mod turns;

@@ -1,7 +1,7 @@
 //! What Google refuses in a conversation: calls and responses that do not belong together, signatures that are
 //! missing or were changed, contents that say nothing. Knows the contents alone.
 
-use super::request::Content;
+use super::content::Content;
 use super::{SIGNATURE, Target, invalid};
 use crate::script::chat::Rejection;
 
@@ -113,7 +113,7 @@ fn signed(contents: &[Content]) -> Result<(), Rejection> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::request::read;
+    use super::super::read;
     use super::*;
 
     fn ask(model: &str, contents: &[Value]) -> Result<(), String> {

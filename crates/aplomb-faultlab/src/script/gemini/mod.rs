@@ -6,6 +6,7 @@
 //! no fault.
 
 mod answer;
+mod content;
 mod history;
 mod request;
 mod target;

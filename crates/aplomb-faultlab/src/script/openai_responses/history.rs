@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::request::{Item, Kind};
+use super::item::{Item, Kind};
 use super::{ENCRYPTED, invalid, missing, unsupported};
 use crate::script::chat::{Rejection, Unthought};
 
@@ -168,7 +168,7 @@ pub(super) fn unthought(items: &[Item]) -> Vec<Unthought> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::request::read;
+    use super::super::read;
     use super::*;
     use crate::script::chat::Chat;
 

@@ -8,6 +8,7 @@
 
 mod answer;
 mod history;
+mod item;
 mod request;
 
 pub(super) use answer::render;

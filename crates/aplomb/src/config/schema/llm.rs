@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use aplomb_core::run::Pricing;
 use aplomb_faultlab::script::Script;
+pub use aplomb_llm::StreamMode;
+pub use aplomb_llm::vendors::ApiStyle;
+pub use aplomb_llm::wire::CachePoint;
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -117,47 +120,6 @@ impl LlmConfig {
     pub(crate) fn first_byte_ms(&self) -> u64 {
         self.timeouts.first_byte_ms.unwrap_or(self.timeout_ms)
     }
-}
-
-/// Whether answers are streamed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-#[non_exhaustive]
-pub enum StreamMode {
-    /// Where somebody watches them come.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never: whoever watches gets the answer in one piece.
-    Never,
-}
-
-/// Which of OpenAI's two protocols is spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-#[non_exhaustive]
-pub enum ApiStyle {
-    /// Chat Completions.
-    ChatCompletions,
-    /// Responses.
-    Responses,
-}
-
-/// A part of a request up to whose end the provider keeps what it has read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-#[non_exhaustive]
-pub enum CachePoint {
-    /// The tools, which come first.
-    Tools,
-    /// The standing instructions.
-    System,
-    /// The last message: the whole conversation so far.
-    LastMessage,
 }
 
 /// A failure that another model may not have.

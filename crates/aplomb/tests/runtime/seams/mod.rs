@@ -1,5 +1,6 @@
 //! Each seam filled by the program: registered, named by a config, and safe whatever it does.
 
+mod asked;
 mod assemblers;
 mod executors;
 mod providers;

@@ -324,7 +324,7 @@ fn what_is_wrong_with_a_store_is_named_with_its_path() {
         (
             json!({ "impl": "shelve", "config": {} }),
             codes::PLUGIN_LOAD,
-            "session.impl: no session is called \"shelve\"",
+            "session.impl: no session store is called \"shelve\"",
             Some("did you mean \"shelf\"?"),
         ),
         (

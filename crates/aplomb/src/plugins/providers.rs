@@ -2,9 +2,9 @@
 
 use aplomb_core::run::Capability;
 use aplomb_llm::vendors::{Place, Vendor};
-use aplomb_llm::wire::{Schemas, Wire};
+use aplomb_llm::wire::Schemas;
 
-use crate::plugins::Plugin;
+use super::registry::Plugin;
 
 /// Who serves a model.
 #[derive(Clone, Copy)]
@@ -47,21 +47,5 @@ impl Provider<'_> {
             offers.push(Capability::StructuredOutput);
         }
         offers
-    }
-}
-
-/// What a vendor is, in a sentence.
-pub(crate) fn vendor_summary(vendor: &Vendor) -> String {
-    let speaks = match vendor.wire {
-        Wire::Anthropic => "Anthropic's Messages",
-        Wire::Gemini => "Google's generateContent",
-        Wire::OpenaiResponses => "OpenAI's Responses",
-        _ if vendor.speaks_both => "OpenAI's Chat Completions or Responses",
-        _ => "OpenAI's Chat Completions",
-    };
-    match vendor.place {
-        Place::At(base) => format!("{speaks}, at {base}."),
-        Place::AzureResource => format!("{speaks}, at an Azure resource: `llm.api_base`."),
-        _ => format!("{speaks}, at `llm.api_base`."),
     }
 }
