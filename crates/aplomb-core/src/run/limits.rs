@@ -42,7 +42,7 @@ impl Bound {
 }
 
 impl Turn<'_> {
-    fn budget(&self) -> RunBudget {
+    pub(super) fn budget(&self) -> RunBudget {
         self.state.opening.as_ref().map(|opening| opening.budget).unwrap_or_default()
     }
 
