@@ -15,6 +15,8 @@ mod policy;
 mod rendered;
 mod run;
 mod schemas;
+#[cfg(unix)]
+mod signals;
 mod support;
 #[cfg(unix)]
 mod terminal;

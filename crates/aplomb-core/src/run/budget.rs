@@ -8,9 +8,11 @@ use crate::error::{Error, codes};
 
 /// What one run may use. Nothing but the corrections of its output is limited that is not named.
 ///
-/// A run that would pass a limit ends with `execution.budget_exhausted`, also in the middle of a connect, a stream, a wait
-/// or a tool. A limit of the agent's is another matter (`execution.max_steps`); of two limits the tighter one counts, and
-/// where they are equal the budget's.
+/// A run that would pass a limit ends with `execution.budget_exhausted`. A limit of the agent's is another matter
+/// (`execution.max_steps`); of two limits the tighter one counts, and where they are equal the budget's.
+///
+/// Time ends whatever is in flight: a connect, a stream, a wait, a tool. The others are looked at in between, and end nothing
+/// that has begun: steps before each model call, tool calls before each of them, cost after each attempt and before the next.
 ///
 /// ```
 /// use aplomb_core::run::RunBudget;
@@ -23,7 +25,8 @@ pub struct RunBudget {
     /// The most model calls of the pattern. Further attempts of one call are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
-    /// How long the run may take, in ms.
+    /// How long the run may take, in ms. A back-off that would end later is not begun: where no other model is left to ask,
+    /// the run ends before its time, with what the attempt failed with and that failure's own code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<u64>,
     /// The most tool calls that are run, further attempts included. Of a batch, as many are run as there is room for.
@@ -83,7 +86,7 @@ impl RunBudget {
         RunBudget { max_cost_usd: Some(Usd::new(dollars)), ..self }
     }
 
-    /// Limits how often the model may correct its output; with 0, the first one counts. Each time is a model call, which
+    /// Limits how often the model may correct its output; with 0, the first one must be accepted. Each time is a model call, which
     /// counts as a step.
     #[must_use]
     pub fn max_validation_retries(self, max_validation_retries: u32) -> RunBudget {
