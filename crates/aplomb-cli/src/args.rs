@@ -75,6 +75,9 @@ pub(crate) struct RunArguments {
     /// How long you wait, in ms: a run that is not done by then ends as timed out (execution.timeout).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
+    /// A file with a JSON Schema that the answer must fit; its title, or else the file's name, is what the answer is called.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_schema: Option<PathBuf>,
     /// What to print: text on a terminal, else events, unless told.
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
@@ -96,6 +99,9 @@ pub(crate) struct BudgetArguments {
     /// The most tool calls.
     #[arg(long, value_name = "N")]
     max_tool_calls: Option<u32>,
+    /// The most corrections of an answer that does not fit --output-schema; 3 unless told.
+    #[arg(long, value_name = "N")]
+    max_validation_retries: Option<u32>,
     #[command(flatten)]
     cost: CostArguments,
 }
@@ -126,6 +132,7 @@ impl BudgetArguments {
         budget.max_steps = self.max_steps;
         budget.max_duration_ms = self.max_duration_ms;
         budget.max_tool_calls = self.max_tool_calls;
+        budget.max_validation_retries = self.max_validation_retries;
         budget
     }
 }

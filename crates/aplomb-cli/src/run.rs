@@ -11,6 +11,7 @@ use aplomb::plugins::Registry;
 use aplomb::{
     Cancellation, Error, Event, Retry, RunRequest, RunResult, Runtime, StopReason, Subscriber, codes,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{Format, RunArguments};
@@ -37,7 +38,7 @@ pub(crate) async fn run(arguments: RunArguments, registry: Registry) -> u8 {
         }
     };
     let code = match carry_out(arguments, registry, format, terminal, &output, cancellation).await {
-        Ok(result) => end_of(&result, &signals),
+        Ok(stop_reason) => end_of(stop_reason, &signals),
         Err(error) => {
             if format == Format::Json {
                 output.data(format!("{:#}\n", json!({"error_details": error.details()})));
@@ -64,8 +65,9 @@ async fn carry_out(
     terminal: bool,
     output: &Arc<Output>,
     cancellation: Cancellation,
-) -> Result<RunResult, Error> {
+) -> Result<StopReason, Error> {
     let config = load(&arguments.config, &arguments.set)?;
+    let schema = arguments.output_schema.as_deref().map(read_schema).transpose()?;
     let agent_id = match arguments.agent {
         Some(agent) => agent,
         None => only_agent(&config)?,
@@ -93,14 +95,23 @@ async fn carry_out(
     request.run_id = arguments.run_id;
     request.budget = budget;
     request.timeout = arguments.timeout_ms.map(Duration::from_millis);
-    let result = runtime.run_detailed(request).await?;
-    show(&result, format, terminal, output);
-    Ok(result)
+    match schema {
+        None => {
+            let result = runtime.run_detailed(request).await?;
+            show(&result, String::clone, format, terminal, output);
+            Ok(result.stop_reason)
+        }
+        Some((name, schema)) => {
+            let result = runtime.run_detailed(request.output_schema(name, schema)).await?;
+            show(&result, Value::to_string, format, terminal, output);
+            Ok(result.stop_reason)
+        }
+    }
 }
 
 /// The exit code of a run.
-fn end_of(result: &RunResult, signals: &Signals) -> u8 {
-    match (result.stop_reason, signals.exit_code()) {
+fn end_of(stop_reason: StopReason, signals: &Signals) -> u8 {
+    match (stop_reason, signals.exit_code()) {
         (StopReason::Completed, _) => exit::SUCCESS,
         (StopReason::Cancelled, Some(code)) => code,
         // The reader of the output has left, which is quiet.
@@ -120,11 +131,24 @@ pub(crate) fn only_agent(config: &Config) -> Result<String, Error> {
     }
 }
 
+fn unreadable(what: &str, error: io::Error) -> Error {
+    Error::new(codes::USER_INVALID_INPUT, format!("cannot read {what}: {error}")).with_foreign_cause(error)
+}
+
+/// The schema in a file, and what it is called. Whether it is one is the runtime's to say.
+fn read_schema(file: &Path) -> Result<(String, Value), Error> {
+    let place = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|error| unreadable(&place, error))?;
+    let schema: Value = serde_json::from_str(&text).map_err(|error| {
+        Error::new(codes::USER_INVALID_INPUT, format!("{place} is not JSON: {error}"))
+            .with_hint("--output-schema takes a file with a JSON Schema")
+    })?;
+    let title = schema.get("title").and_then(Value::as_str).map(str::to_owned);
+    let stem = || file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((title.filter(|title| !title.trim().is_empty()).unwrap_or_else(stem), schema))
+}
+
 fn read_input(text: Option<String>, file: Option<&Path>) -> Result<String, Error> {
-    let unreadable = |what: &str, error: io::Error| {
-        Error::new(codes::USER_INVALID_INPUT, format!("cannot read {what}: {error}"))
-            .with_foreign_cause(error)
-    };
     match (text, file) {
         (Some(text), _) if text != "-" => Ok(text),
         (_, Some(file)) if file != Path::new("-") => {
@@ -141,13 +165,20 @@ fn read_input(text: Option<String>, file: Option<&Path>) -> Result<String, Error
     }
 }
 
-fn show(result: &RunResult, format: Format, terminal: bool, output: &Output) {
+/// Shows a result, whose output is this text.
+fn show<T: Serialize>(
+    result: &RunResult<T>,
+    text_of: impl Fn(&T) -> String,
+    format: Format,
+    terminal: bool,
+    output: &Output,
+) {
     match (format, &result.final_output) {
         (Format::Json, _) => {
             output.data(format!("{}\n", serde_json::to_string_pretty(result).unwrap_or_default()));
         }
         // On a terminal the answer has been printed as it came.
-        (Format::Text, Some(text)) if !terminal => output.data(format!("{text}\n")),
+        (Format::Text, Some(given)) if !terminal => output.data(format!("{}\n", text_of(given))),
         _ => {}
     }
     if let (Format::Text, Some(cost)) = (format, result.usage.cost_usd) {
@@ -206,6 +237,9 @@ impl Subscriber for Progress {
             self.line(format!("{WARN}{}{WARN:#}", for_terminal(&retry.to_string())));
         } else if event.name == names::LLM_DELTA && self.terminal && text("kind") == "text" {
             self.piece(&text("text"));
+        } else if event.name == names::VALIDATION_RETRY {
+            let wrong = text("error").lines().collect::<Vec<_>>().join("; ");
+            self.line(format!("{WARN}the model is asked to correct its answer: {wrong}{WARN:#}"));
         } else if event.name == names::LLM_RESTARTED {
             self.line(format!("{WARN}the answer begins anew; what stands above is void{WARN:#}"));
         } else if event.name == names::TOOL_CALLED {

@@ -10,7 +10,7 @@ use crate::error::ErrorDetails;
 use crate::failure::{Failure, Verdict};
 use crate::message::{Message, Reply, TokenUsage, ToolCall};
 use crate::run::{
-    EffectId, Entry, Identity, PricedModel, Purpose, RunBudget, StopReason, TimeLimit, WantedOutput,
+    EffectId, Entry, Identity, OutputSchema, PricedModel, Purpose, RunBudget, StopReason, TimeLimit,
 };
 
 /// One fact, and when it became one.
@@ -54,9 +54,9 @@ pub enum Fact {
         /// Whether the run brings a credential of its own.
         #[serde(default)]
         own_credential: bool,
-        /// What its output must be like.
-        #[serde(default)]
-        output: WantedOutput,
+        /// What its output must fit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Arc<OutputSchema>>,
         /// What it may use.
         #[serde(default)]
         budget: RunBudget,
@@ -222,9 +222,10 @@ pub enum Fact {
     },
     /// An output was not accepted.
     OutputRejected {
-        /// The output.
-        output: String,
-        /// What is wrong with it.
+        /// The output, unless there was none: a pattern may want more of the model than the results of its tools.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<String>,
+        /// What is wrong with it, without its values.
         error: String,
     },
     /// The model is to correct what it said. Its call follows.

@@ -50,7 +50,8 @@ pub fn chaotic(seed: u64) -> Sim {
         sim = sim.step_timeout_ms(dice.u64(1..10_000));
     }
     if dice.bool() {
-        sim = sim.output(check).max_validation_retries(dice.u32(..5));
+        let most = dice.u32(..5);
+        sim = sim.output(check).budget(|budget| budget.max_validation_retries(most));
     }
     sim = bounded(sim, &mut dice);
     sim.max_steps(dice.u32(1..8)).policy(|policy| {
@@ -108,7 +109,10 @@ fn bounded(mut sim: Sim, dice: &mut fastrand::Rng) -> Sim {
     if dice.u8(..4) == 0 {
         budget = budget.max_cost_usd(f64::from(dice.u32(1..200_000)) / 1e6);
     }
-    sim.budget(|_| budget)
+    sim.budget(|wanted| {
+        budget.max_validation_retries = wanted.max_validation_retries;
+        budget
+    })
 }
 
 fn turn(entropy: u64) -> Turn {

@@ -9,8 +9,8 @@ use aplomb_core::failure::Failure;
 use aplomb_core::message::{Block, CallIds, FinishReason, Message, Reply, Role, TokenUsage, ToolCall};
 use aplomb_core::record::Record;
 use aplomb_core::run::{
-    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, OutputSchema, Pattern, Pricing, React,
-    RunBudget, RunStart, State, Target, TimeLimit, WantedOutput,
+    AgentSpec, Effect, EffectId, Entry, Identity, Input, Machine, Misfit, OutputSchema, Pattern, Pricing,
+    React, RunBudget, RunStart, State, Target, TimeLimit,
 };
 use aplomb_core::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -151,7 +151,7 @@ pub struct Sim {
     provider: Box<Provider>,
     tool: Box<Tool>,
     credential: Option<Box<Credential>>,
-    output: WantedOutput,
+    output: Option<Arc<OutputSchema>>,
     check: Box<Check>,
     pattern: Arc<dyn Pattern>,
 }
@@ -181,7 +181,7 @@ pub fn sim() -> Sim {
         provider: Box::new(|_| Turn::says("ok")),
         tool: Box::new(|_, _| ToolTurn::Returns(1, json!(81))),
         credential: None,
-        output: WantedOutput::default(),
+        output: None,
         check: Box::new(|text, _| Ok(text.to_owned())),
         pattern: Arc::new(React::default()),
     }
@@ -314,15 +314,8 @@ impl Sim {
     #[must_use]
     pub fn output(mut self, check: impl FnMut(&str, u64) -> Result<String, String> + 'static) -> Sim {
         let schema = OutputSchema { name: "Output".to_owned(), schema: json!({"type": "object"}) };
-        self.output.schema = Some(Arc::new(schema));
+        self.output = Some(Arc::new(schema));
         Sim { check: Box::new(check), ..self }
-    }
-
-    /// How often the model may correct its output.
-    #[must_use]
-    pub fn max_validation_retries(mut self, most: u32) -> Sim {
-        self.output.max_validation_retries = most;
-        self
     }
 
     /// Goes by that pattern.
@@ -516,7 +509,7 @@ impl Sim {
                 world.expect(at, Some(effect), Input::CredentialRead { effect, changed });
             }
             Effect::Validate { effect, output } => {
-                let checked = (self.check)(&output, world.entropy.u64(..));
+                let checked = (self.check)(&output, world.entropy.u64(..)).map_err(Misfit::from);
                 world.expect(at, Some(effect), Input::Validated { effect, checked });
             }
             Effect::AcquireSession { effect } => {

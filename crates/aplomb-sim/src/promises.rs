@@ -366,14 +366,15 @@ fn outputs_are_checked(report: &Report, broken: &mut Vec<String>) {
     let (mut corrections, mut last, mut repeats, mut checked) = (0, None, false, false);
     for record in &report.records {
         match &record.fact {
-            Fact::Started { output, .. } => {
-                most = output.schema.as_ref().map(|_| output.max_validation_retries);
+            Fact::Started { output, budget, .. } => {
+                most = output.as_ref().map(|_| budget.validation_retries());
             }
             Fact::ValidationBegun { .. } => checked = true,
             Fact::OutputRejected { output, error } => {
                 checked = false;
-                repeats = last.replace((output, error)) == Some((output, error));
+                repeats = output.is_some() && last.replace((output, error)) == Some((output, error));
             }
+            Fact::BatchOpened { .. } => last = None,
             Fact::CallOpened { purpose: Purpose::Correction, .. } => {
                 corrections += 1;
                 if repeats {

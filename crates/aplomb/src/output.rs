@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aplomb_core::error::{Error, codes};
-use aplomb_core::run::{OutputSchema, WantedOutput};
+use aplomb_core::run::{Misfit, OutputSchema};
 use jsonschema::Validator;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -27,8 +27,11 @@ pub(crate) struct Output<T> {
 #[derive(Clone)]
 pub(crate) struct Form {
     schema: Arc<OutputSchema>,
-    fits_type: fn(&str) -> Result<(), String>,
+    fits_type: fn(&str) -> Result<(), Unlike>,
 }
+
+/// Where a text is not what its type wants, and why in the type's own words, which may quote it.
+type Unlike = (String, String);
 
 impl Output<String> {
     /// Any text.
@@ -61,11 +64,11 @@ impl<T> Output<T> {
     /// The output that the text is.
     pub(crate) fn read(&self, text: String) -> Result<T, Error> {
         let name = self.form.as_ref().map_or("text", |form| &form.schema.name);
-        (self.read)(text).map_err(|error| {
-            let message = format!("the output is not a valid {name}: {error}");
-            Error::new(codes::EXECUTION_OUTPUT_VALIDATION, message)
+        // The type's own words may quote the output.
+        (self.read)(text).map_err(|_| {
+            Error::new(codes::EXECUTION_OUTPUT_VALIDATION, format!("the output is not a valid {name}"))
                 .with_context("attempts", 1)
-                .with_context("last_validation_error", error.to_string())
+                .with_context("last_validation_error", format!("it is not a valid {name}"))
                 .with_context("output_type", name)
         })
     }
@@ -84,18 +87,18 @@ impl<T> fmt::Debug for Output<T> {
 }
 
 /// Whether the text is a `T`. A type may be stricter than its schema, and knows best what is wrong.
-fn fits<T: DeserializeOwned>(text: &str) -> Result<(), String> {
+fn fits<T: DeserializeOwned>(text: &str) -> Result<(), Unlike> {
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err((error.path().to_string(), error.to_string())),
     }
 }
 
 impl Form {
     /// What the machine is to know of it.
-    pub(crate) fn wanted(form: Option<&Form>, max_validation_retries: u32) -> WantedOutput {
-        WantedOutput { schema: form.map(|form| form.schema.clone()), max_validation_retries }
+    pub(crate) fn schema(&self) -> Arc<OutputSchema> {
+        self.schema.clone()
     }
 
     /// Makes ready to check answers.
@@ -113,21 +116,23 @@ impl Form {
             Error::new(codes::USER_INVALID_INPUT, message)
                 .with_hint("it is read as draft 2020-12 unless its $schema says otherwise; nothing is fetched for a $ref")
         })?;
-        Ok(Check { validator, fits_type: self.fits_type })
+        Ok(Check { name: name.clone(), validator, fits_type: self.fits_type })
     }
 }
 
 /// Holds answers to a schema.
 pub(crate) struct Check {
+    name: String,
     validator: Validator,
-    fits_type: fn(&str) -> Result<(), String>,
+    fits_type: fn(&str) -> Result<(), Unlike>,
 }
 
 impl Check {
-    /// The JSON that the answer is, or what is wrong with it, for the model.
-    pub(crate) fn judge(&self, answer: &str) -> Result<String, String> {
+    /// The JSON that the answer is, or what is wrong with it.
+    pub(crate) fn judge(&self, answer: &str) -> Result<String, Misfit> {
         let json = inside_fence(answer).unwrap_or(answer).trim();
-        let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
+        let value: Value =
+            serde_json::from_str(json).map_err(|error| Misfit::from(format!("it is not JSON: {error}")))?;
         let mut errors = self.validator.iter_errors(&value).map(|error| {
             // Masked: a value that does not fit may be a secret all the same.
             let text = match error.instance_path().as_str() {
@@ -142,9 +147,15 @@ impl Check {
             let _writing_to_a_string_succeeds = write!(told, "\nand {more} more");
         }
         if !told.is_empty() {
-            return Err(told);
+            return Err(told.into());
         }
-        (self.fits_type)(json).map_err(shortened)?;
+        (self.fits_type)(json).map_err(|(path, words)| {
+            let place = if path == "." { String::new() } else { format!("{path}: ") };
+            Misfit {
+                told: shortened(words),
+                masked: shortened(format!("{place}it is not a valid {}", self.name)),
+            }
+        })?;
         Ok(json.to_owned())
     }
 }
@@ -198,7 +209,8 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_is_said_at_once_with_its_place_and_without_the_values() {
-        let wrong = check().judge(r#"{"left": 3, "right": "sesame"}"#).unwrap_err();
+        let Misfit { told: wrong, masked } = check().judge(r#"{"left": 3, "right": "sesame"}"#).unwrap_err();
+        assert_eq!(wrong, masked);
         let lines: Vec<_> = wrong.lines().map(|line| line.split(':').next().unwrap()).collect();
         assert_eq!(lines, ["/left", "/right"], "{wrong}");
         assert!(!wrong.contains("sesame"), "{wrong}");
@@ -206,14 +218,15 @@ mod tests {
 
     #[test]
     fn what_is_not_json_is_told_with_its_place() {
-        let wrong = check().judge("{\"left\": \"2\",\n oops}").unwrap_err();
+        let wrong = check().judge("{\"left\": \"2\",\n oops}").unwrap_err().told;
         assert!(wrong.starts_with("it is not JSON: ") && wrong.contains("line 2 column 2"), "{wrong}");
     }
 
     #[test]
     fn a_type_that_is_stricter_than_its_schema_has_its_say() {
         let wrong = check().judge(r#"{"left": "3", "right": 1}"#).unwrap_err();
-        assert!(wrong.contains("left") && wrong.contains("an even number is wanted"), "{wrong}");
+        assert!(wrong.told.contains("left") && wrong.told.contains("an even number is wanted"), "{wrong:?}");
+        assert_eq!(wrong.masked, "left: it is not a valid Pair");
         assert!(check().judge(r#"{"left": "4", "right": 1}"#).is_ok());
     }
 
@@ -237,7 +250,7 @@ mod tests {
     fn what_is_told_is_bounded() {
         let schema = json!({ "type": "array", "items": { "enum": ["x".repeat(5_000)] } });
         let check = Output::schema("List".to_owned(), schema).form.unwrap().check().unwrap();
-        let wrong = check.judge(&json!(vec![0; 25]).to_string()).unwrap_err();
+        let wrong = check.judge(&json!(vec![0; 25]).to_string()).unwrap_err().told;
         assert_eq!(wrong.lines().count(), 11, "{wrong}");
         assert!(wrong.ends_with("\nand 15 more"), "{wrong}");
         assert!(wrong.chars().count() < 10 * 302 + 20, "{}", wrong.len());

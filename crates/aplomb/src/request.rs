@@ -8,7 +8,7 @@ use aplomb_core::error::{Code, Error, ErrorDetails, codes};
 use aplomb_core::event::{Event, names};
 use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::redact::Redactor;
-use aplomb_core::run::{Finished, Identity, RunBudget, RunUsage, StopReason, WantedOutput};
+use aplomb_core::run::{Finished, Identity, RunBudget, RunUsage, StopReason};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,6 @@ impl RunInput {
 ///
 /// `T` is what the run gives: text, unless [`output`](RunRequest::output) or [`output_schema`](RunRequest::output_schema) says
 /// otherwise.
-#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunRequest<T = String> {
     /// Whose run it is.
@@ -86,8 +85,6 @@ pub struct RunRequest<T = String> {
     pub timeout: Option<Duration>,
     /// How the run can be cancelled.
     pub cancellation: Cancellation,
-    /// How often the model may correct an output that does not fit.
-    pub max_validation_retries: u32,
     /// What the output must be.
     pub(crate) output: Output<T>,
     /// Where the run's credential comes from, where it is not the agent's.
@@ -107,7 +104,6 @@ impl RunRequest {
             budget: RunBudget::new(),
             timeout: None,
             cancellation: Cancellation::new(),
-            max_validation_retries: WantedOutput::default().max_validation_retries,
             output: Output::text(),
             credential: None,
             session_can_go_on: true,
@@ -123,9 +119,14 @@ impl RunRequest {
 impl<T> RunRequest<T> {
     /// Has the run give a `U`: the model is told its JSON Schema, and its output is held to it.
     ///
+    /// The schema has the type's and the fields' doc comments as descriptions: they reach the model, and are the place to
+    /// say what is meant. It goes into the field that the vendor's protocol has for it, where the vendor takes the schema
+    /// there (and tools beside it, if the agent has any), with `strict` where the schema fulfils the vendor's subset: then
+    /// the vendor itself holds the model to it. Anywhere else it goes into the instructions. Either way the output is
+    /// checked here.
+    ///
     /// An output that does not fit goes back to the model with what is wrong with it, up to
-    /// [`max_validation_retries`](RunRequest::max_validation_retries) times; then the run fails with
-    /// `execution.output_validation`.
+    /// [`RunBudget::max_validation_retries`] times; then the run fails with `execution.output_validation`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -166,14 +167,6 @@ impl<T> RunRequest<T> {
         self.with_output(Output::schema(name.into(), schema))
     }
 
-    /// Lets the model correct its output that often, 3 times if nothing is said. Each time is a model call, which counts
-    /// as a step.
-    #[must_use]
-    pub fn max_validation_retries(mut self, max_validation_retries: u32) -> RunRequest<T> {
-        self.max_validation_retries = max_validation_retries;
-        self
-    }
-
     pub(crate) fn with_output<U>(self, output: Output<U>) -> RunRequest<U> {
         RunRequest {
             agent_id: self.agent_id,
@@ -183,7 +176,6 @@ impl<T> RunRequest<T> {
             budget: self.budget,
             timeout: self.timeout,
             cancellation: self.cancellation,
-            max_validation_retries: self.max_validation_retries,
             output,
             credential: self.credential,
             session_can_go_on: self.session_can_go_on,
@@ -236,6 +228,53 @@ impl<T> RunRequest<T> {
     pub fn credential(mut self, source: impl CredentialSource) -> RunRequest<T> {
         self.credential = Some(SharedSource(Arc::new(source)));
         self
+    }
+}
+
+// By hand, since a `T` that a request asks for need be neither.
+impl<T> Clone for RunRequest<T> {
+    fn clone(&self) -> RunRequest<T> {
+        RunRequest {
+            agent_id: self.agent_id.clone(),
+            input: self.input.clone(),
+            session_id: self.session_id.clone(),
+            run_id: self.run_id.clone(),
+            budget: self.budget,
+            timeout: self.timeout,
+            cancellation: self.cancellation.clone(),
+            output: self.output.clone(),
+            credential: self.credential.clone(),
+            session_can_go_on: self.session_can_go_on,
+        }
+    }
+}
+
+impl<T> fmt::Debug for RunRequest<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunRequest {
+            agent_id,
+            input,
+            session_id,
+            run_id,
+            budget,
+            timeout,
+            cancellation,
+            output,
+            credential,
+            session_can_go_on,
+        } = self;
+        f.debug_struct("RunRequest")
+            .field("agent_id", agent_id)
+            .field("input", input)
+            .field("session_id", session_id)
+            .field("run_id", run_id)
+            .field("budget", budget)
+            .field("timeout", timeout)
+            .field("cancellation", cancellation)
+            .field("output", output)
+            .field("credential", credential)
+            .field("session_can_go_on", session_can_go_on)
+            .finish()
     }
 }
 

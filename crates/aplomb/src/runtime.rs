@@ -446,7 +446,6 @@ impl Runtime {
             budget,
             timeout,
             cancellation,
-            max_validation_retries,
             output: _,
             credential,
             session_can_go_on,
@@ -486,7 +485,7 @@ impl Runtime {
             benches: Vec::new(),
             own_credential,
             watched: publisher.is_watched(),
-            output: Form::wanted(form, max_validation_retries),
+            output: form.map(Form::schema),
         };
         let publisher = SharedPublisher::new(publisher);
         let told = publisher.clone();
@@ -575,12 +574,6 @@ impl<T> Exec<T> {
     pub fn output_schema(self, name: impl Into<String>, schema: Value) -> Exec<Value> {
         let Exec { runtime, request, hook } = self;
         Exec { runtime, request: request.output_schema(name, schema), hook }
-    }
-
-    /// Lets the model correct its output that often, 3 times if nothing is said.
-    pub fn max_validation_retries(mut self, max_validation_retries: u32) -> Exec<T> {
-        self.request = self.request.max_validation_retries(max_validation_retries);
-        self
     }
 
     /// Calls `hook` before each wait for a retry.

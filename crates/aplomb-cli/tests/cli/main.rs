@@ -14,6 +14,7 @@ mod layers;
 mod policy;
 mod rendered;
 mod run;
+mod schemas;
 #[cfg(unix)]
 mod signals;
 mod support;

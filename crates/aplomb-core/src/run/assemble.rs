@@ -21,6 +21,7 @@ pub enum Assembly {
 ///
 /// Whatever it says, instructions stay, and so do the user's last word and the last answer after it, from which the model
 /// goes on.
+/// What a run has been asked to correct is not shown to it: that stays as it is, and earlier corrections of the run go first.
 /// An answer that calls tools and the results of these calls go together or stay together, and a conversation goes on to
 /// begin with the user. One that panics leaves nothing out.
 pub trait Assembler: Send + Sync + 'static {

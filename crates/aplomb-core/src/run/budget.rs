@@ -6,7 +6,7 @@ use super::agent::Target;
 use super::cost::Usd;
 use crate::error::{Error, codes};
 
-/// What one run may use. Nothing is limited that is not named.
+/// What one run may use. Nothing but the corrections of its output is limited that is not named.
 ///
 /// A run that would pass a limit ends with `execution.budget_exhausted`. A limit of the agent's is another matter
 /// (`execution.max_steps`); of two limits the tighter one counts, and where they are equal the budget's.
@@ -36,6 +36,10 @@ pub struct RunBudget {
     /// none is begun, and no tool is run, after that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<Usd>,
+    /// The most corrections of an output that is not accepted; without it, 3. When they are used up, the run ends with
+    /// `execution.output_validation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_validation_retries: Option<u32>,
     /// What becomes of a run with `max_cost_usd` whose agent has a model without a known price.
     pub unpriced: Unpriced,
 }
@@ -53,7 +57,7 @@ pub enum Unpriced {
 }
 
 impl RunBudget {
-    /// No limit at all.
+    /// Nothing but what is limited anyway.
     pub fn new() -> RunBudget {
         RunBudget::default()
     }
@@ -80,6 +84,18 @@ impl RunBudget {
     #[must_use]
     pub fn max_cost_usd(self, dollars: f64) -> RunBudget {
         RunBudget { max_cost_usd: Some(Usd::new(dollars)), ..self }
+    }
+
+    /// Limits how often the model may correct its output; with 0, the first one must be accepted. Each time is a model call, which
+    /// counts as a step.
+    #[must_use]
+    pub fn max_validation_retries(self, max_validation_retries: u32) -> RunBudget {
+        RunBudget { max_validation_retries: Some(max_validation_retries), ..self }
+    }
+
+    /// How often the model may correct its output. Source: `docs/spec/runtime.md` §1.
+    pub fn validation_retries(&self) -> u32 {
+        self.max_validation_retries.unwrap_or(3)
     }
 
     /// Says what becomes of a run whose cost cannot be known.

@@ -47,7 +47,7 @@ impl<'a> Turn<'a> {
         // The answer that was rejected is as void as one that broke off.
         let announce_restart = announce_restart || call.purpose == Purpose::Correction;
         let (messages, tools) = (self.conversation_for(target), self.agent.tools.clone());
-        let output = self.wanted().schema;
+        let output = self.wanted();
         self.effects.push(Effect::CallModel {
             effect,
             target,
@@ -173,39 +173,56 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Leaves out of the conversation what the assembler says; false if that did not make the request a tenth smaller,
-    /// so that nothing is left out.
+    /// Leaves out of the conversation what has been corrected since, or else what the assembler says, too; false if that
+    /// did not make the request a tenth smaller, so that nothing is left out.
     fn compact(&mut self) -> bool {
         const BYTES_PER_TOKEN: u64 = 4;
         let said: Vec<_> = self.state.conversation().map(|(place, message)| (place, &**message)).collect();
-        let messages: Vec<_> = said.iter().map(|(_, message)| *message).collect();
-        // An assembler that panics has nothing to say, and nothing else is disturbed.
-        let assembly = catch_unwind(AssertUnwindSafe(|| self.agent.assembler.shrink(&messages)));
-        // What the run was asked stays, whatever else is: a correction is not what it is about.
-        let asked = said.iter().position(|(place, _)| *place == self.state.turn);
-        let dropped: BTreeSet<usize> = match assembly {
-            Ok(Assembly::Drop(mut places)) => {
-                places.retain(|place| Some(*place) != asked);
-                assemble::permitted(&messages, places)
-            }
-            Ok(Assembly::Fits) | Err(_) => BTreeSet::new(),
-        };
-        let sizes = messages.iter().enumerate().map(|(index, message)| (index, assemble::size(message)));
+        let sizes = said.iter().map(|(place, message)| (*place, assemble::size(message)));
         let sizes: Vec<_> = sizes.collect();
         let tools = assemble::size_of_tools(&self.agent.tools);
-        let before = sizes.iter().fold(tools, |sum, (_, size)| sum.saturating_add(*size));
-        let kept = sizes.iter().filter(|(index, _)| !dropped.contains(index));
-        let after = kept.fold(tools, |sum, (_, size)| sum.saturating_add(*size));
+        let size_without = |out: &BTreeSet<usize>| {
+            let kept = sizes.iter().filter(|(place, _)| !out.contains(place));
+            kept.fold(tools, |sum, (_, size)| sum.saturating_add(*size))
+        };
+        let before = size_without(&BTreeSet::new());
+        let mut dropped = self.corrected_since();
+        // Without those the request is what an earlier correction was, which was not too large.
+        if !assemble::is_smaller(before, size_without(&dropped)) {
+            dropped.extend(self.assembled(&said));
+        }
+        let after = size_without(&dropped);
         let smaller = assemble::is_smaller(before, after);
-        let places = said.iter().enumerate().filter(|(index, _)| smaller && dropped.contains(index));
-        let dropped: Vec<usize> = places.map(|(_, (place, _))| *place).collect();
-        let after = if smaller { after } else { before };
+        let (dropped, after) = if smaller { (dropped, after) } else { (BTreeSet::new(), before) };
         let (tokens_before, tokens_after) = (before / BYTES_PER_TOKEN, after / BYTES_PER_TOKEN);
         if smaller {
             self.announce_compaction(dropped.len(), tokens_before, tokens_after);
         }
-        self.record(Fact::Compacted { dropped, tokens_before, tokens_after });
+        self.record(Fact::Compacted { dropped: dropped.into_iter().collect(), tokens_before, tokens_after });
         smaller
+    }
+
+    /// The answers that were rejected before the last one, and what was said about them: of no use any more.
+    fn corrected_since(&self) -> BTreeSet<usize> {
+        let last = self.state.being_corrected();
+        let said = self.state.conversation().map(|(place, _)| place);
+        said.filter(|place| self.state.set_aside.contains(place) && !last.contains(place)).collect()
+    }
+
+    /// What the assembler leaves out, by its place in the transcript. It is not shown what is being corrected, which
+    /// stays: to it, the run's turn begins with what the run was asked.
+    fn assembled(&self, said: &[(usize, &Message)]) -> BTreeSet<usize> {
+        let shown: Vec<_> =
+            said.iter().filter(|(place, _)| !self.state.set_aside.contains(place)).copied().collect();
+        let messages: Vec<_> = shown.iter().map(|(_, message)| *message).collect();
+        // An assembler that panics has nothing to say, and nothing else is disturbed.
+        let assembly = catch_unwind(AssertUnwindSafe(|| self.agent.assembler.shrink(&messages)));
+        let dropped = match assembly {
+            Ok(Assembly::Drop(places)) => assemble::permitted(&messages, places),
+            Ok(Assembly::Fits) | Err(_) => BTreeSet::new(),
+        };
+        let dropped = shown.iter().enumerate().filter(|(index, _)| dropped.contains(index));
+        dropped.map(|(_, (place, _))| *place).collect()
     }
 
     /// The call has failed for good, and the run with it.

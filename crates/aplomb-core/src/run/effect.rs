@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Finished, OutputSchema, RunBudget, WantedOutput};
+use super::{Finished, Misfit, OutputSchema, RunBudget};
 use crate::error::Error;
 use crate::event::EventName;
 use crate::failure::Failure;
@@ -80,8 +80,8 @@ pub struct RunStart {
     pub own_credential: bool,
     /// Whether anybody watches. Otherwise nothing is announced, which spares what it takes to put it into words.
     pub watched: bool,
-    /// What its output must be like.
-    pub output: WantedOutput,
+    /// What its output must fit. Without one, any text will do.
+    pub output: Option<Arc<OutputSchema>>,
 }
 
 /// What a driver tells the machine.
@@ -170,8 +170,8 @@ pub enum Input {
     Validated {
         /// The effect.
         effect: EffectId,
-        /// The output as it is given, or what is wrong with it, in words for the model.
-        checked: Result<String, String>,
+        /// The output as it is given, or what is wrong with it.
+        checked: Result<String, Misfit>,
     },
     /// The code that performed an effect panicked.
     EffectPanicked {

@@ -51,7 +51,7 @@ enum RunLimit {
 }
 
 impl Turn<'_> {
-    fn budget(&self) -> RunBudget {
+    pub(super) fn budget(&self) -> RunBudget {
         self.state.opening.as_ref().map(|opening| opening.budget).unwrap_or_default()
     }
 

@@ -328,6 +328,10 @@ impl Turn<'_> {
         if let Some(text) = said.rfind(|text| !text.is_empty()) {
             error = error.with_context("partial_output", text);
         }
+        // Also where it is a deadline or a failure of the provider that ends a correction.
+        if let Some(last) = &self.state.validation.last_error {
+            error = error.or_context("last_validation_error", last.as_str());
+        }
         self.finish(error.stop_reason(), None, Some(error));
     }
 

@@ -31,7 +31,7 @@ pub use cost::{ModelCost, PricedModel, Pricing, Usd};
 pub use effect::{Effect, EffectId, Entry, Identity, Input, RunStart, TimeLimit, TimerKind};
 pub use machine::Machine;
 pub use outcome::{RunUsage, StopReason};
-pub use output::{OutputSchema, Purpose, WantedOutput};
+pub use output::{Misfit, OutputSchema, Purpose};
 pub use pattern::{Ask, Capability, Pattern, React, View};
 pub use state::{Finished, State};
 

@@ -1,7 +1,5 @@
 //! The output that a run is to give: what it must be like, and how far the run has come with it.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,20 +14,19 @@ pub struct OutputSchema {
     pub schema: Value,
 }
 
-/// What a run's output must be like, and how often the model may correct one that is not.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct WantedOutput {
-    /// What it must fit. Without one, any text will do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Arc<OutputSchema>>,
-    /// The most corrections of a run.
-    pub max_validation_retries: u32,
+/// What is wrong with an output, in words for two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// For the model, which knows what it said.
+    pub told: String,
+    /// For errors and events: without the values of the output, any of which may be a secret.
+    pub masked: String,
 }
 
-impl Default for WantedOutput {
-    fn default() -> WantedOutput {
-        WantedOutput { schema: None, max_validation_retries: 3 }
+impl From<String> for Misfit {
+    /// What both may know.
+    fn from(masked: String) -> Misfit {
+        Misfit { told: masked.clone(), masked }
     }
 }
 
@@ -52,6 +49,8 @@ pub(super) struct Validation {
     pub(super) waiting: Option<(EffectId, String)>,
     /// How many outputs were rejected.
     pub(super) rejected: u32,
-    /// The output that was rejected last, and why.
-    pub(super) last: Option<(String, String)>,
+    /// The answer that was rejected last, while nothing has happened since that may have changed it.
+    pub(super) last_answer: Option<String>,
+    /// What was wrong the last time, without the values of the output.
+    pub(super) last_error: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! The state of a run, and the fold of records that it is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use super::cost::{PricedModel, Usd};
 use super::output::Validation;
-use super::{EffectId, Entry, Identity, Purpose, RunBudget, RunUsage, StopReason, TimeLimit, WantedOutput};
+use super::{EffectId, Entry, Identity, OutputSchema, Purpose, RunBudget, RunUsage, StopReason, TimeLimit};
 use crate::decide::{Action, Decision, Layer, Ledger, Outcome};
 use crate::error::{Attempt, Error, ErrorDetails};
 use crate::failure::{Failure, Verdict};
@@ -59,7 +60,7 @@ pub(super) struct Opening {
     pub(super) remembers: bool,
     pub(super) watched: bool,
     pub(super) own_credential: bool,
-    pub(super) output: WantedOutput,
+    pub(super) output: Option<Arc<OutputSchema>>,
     pub(super) budget: RunBudget,
     /// When the run began, and its draw: no other run has both, not even one of the same id.
     pub(super) stamp: u128,
@@ -287,6 +288,8 @@ impl State {
                 self.transcript.push(Arc::new(reply.message.clone()));
             }
             Fact::BatchOpened { calls, withheld } => {
+                // What the tools bring may make the same answer another one.
+                self.validation.last_answer = None;
                 for (effect, call) in calls {
                     self.count_effect(Some(*effect));
                     let waiting = match withheld.contains(effect) {
@@ -336,7 +339,8 @@ impl State {
             Fact::OutputRejected { output, error } => {
                 self.validation.waiting = None;
                 self.validation.rejected += 1;
-                self.validation.last = Some((output.clone(), error.clone()));
+                self.validation.last_answer.clone_from(output);
+                self.validation.last_error = Some(error.clone());
             }
             Fact::CorrectionAsked { answer, request } => {
                 self.transcript.extend(answer.clone());
@@ -370,6 +374,16 @@ impl State {
     /// The conversation so far.
     pub fn transcript(&self) -> &[Arc<Message>] {
         &self.transcript
+    }
+
+    /// The answer that was rejected last and what was said about it, by their place in the transcript.
+    pub(super) fn being_corrected(&self) -> Range<usize> {
+        let Some(request) = self.set_aside.last().copied() else { return 0..0 };
+        let answer = request.checked_sub(1).filter(|place| {
+            let message = self.transcript.get(*place);
+            self.set_aside.contains(place) && message.is_some_and(|message| message.role == Role::Assistant)
+        });
+        answer.unwrap_or(request)..request + 1
     }
 
     /// The conversation without what is left out of it, each message with its place.

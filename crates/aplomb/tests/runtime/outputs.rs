@@ -2,7 +2,9 @@
 //! providers would refuse of a request that says what its output must fit.
 
 use aplomb::event::names;
-use aplomb::{ChunkKind, Error, RunRequest, RunResult, RunStreamChunk, Runtime, StopReason, codes};
+use aplomb::{
+    ChunkKind, Error, RunBudget, RunRequest, RunResult, RunStreamChunk, Runtime, StopReason, codes,
+};
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -162,11 +164,12 @@ async fn the_same_answer_with_the_same_mistake_twice_in_a_row_ends_it_early() {
 async fn the_request_says_how_many_corrections_there_may_be() {
     for most in [0, 1, 5] {
         let lab = Lab::new(once(ever_another_bad_one())).await;
-        let request = ask_for_invoice().max_validation_retries(most);
+        let budget = RunBudget::new().max_validation_retries(most);
+        let request = ask_for_invoice().budget(budget);
         assert!(in_time(lab.runtime.run_detailed(request)).await.unwrap().into_output().is_err());
         assert_eq!(lab.requests(), 1 + most as usize);
         let lab = Lab::new(once(ever_another_bad_one())).await;
-        let exec = lab.runtime.exec("assistant", "hi").output::<Invoice>().max_validation_retries(most);
+        let exec = lab.runtime.exec("assistant", "hi").output::<Invoice>().budget(budget);
         assert!(in_time(exec.into_future()).await.is_err());
         assert_eq!(lab.requests(), 1 + most as usize);
     }
@@ -330,6 +333,36 @@ async fn a_secret_in_an_answer_does_not_get_into_what_is_said_of_it() {
         assert!(!event.payload["error"].to_string().contains("sesame"), "{event:?}");
         assert!(!serde_json::to_string(&event.payload).unwrap().contains(key), "{event:?}");
     }
+}
+
+/// A schema takes 271828.0 for an integer, as JSON Schema has it; `u32` does not, and serde's words quote it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_type_says_of_a_value_is_told_to_the_model_alone() {
+    let bad = |what: &str| json!({"number": "R7", "cents": 271_828.0, "lines": [{"what": what}]}).to_string();
+    let lab = on(WIRES[0], once([text(&bad("tea")), text(&bad("milk"))])).start().await;
+    let request = ask_for_invoice().budget(RunBudget::new().max_validation_retries(1));
+    let error = in_time(lab.runtime.run_detailed(request)).await.unwrap().into_output().unwrap_err();
+    let told = lab.server.requests()[1].body["messages"].to_string();
+    assert!(told.contains("invalid type: floating point"), "{told}");
+    let masked = "cents: it is not a valid Invoice";
+    let told: Vec<_> =
+        lab.events.all().into_iter().filter(|event| event.payload.contains_key("error")).collect();
+    assert_eq!(told.len(), 2, "one correction, one end: {told:?}");
+    let told = told.iter().map(|event| event.payload["error"].as_str().unwrap());
+    for told in told.chain([error.message(), error.output_validation().unwrap().last_error]) {
+        assert!(told.contains(masked) && !told.contains("271828"), "{told}");
+    }
+}
+
+#[test]
+fn a_request_can_be_copied_and_shown_whatever_it_asks_for() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Bare {
+        _number: String,
+    }
+    let request: RunRequest<Bare> = hi().output().run_id("r7");
+    let shown = format!("{:?}", request.clone());
+    assert!(shown.contains("r7") && shown.contains("Bare"), "{shown}");
 }
 
 #[test]
