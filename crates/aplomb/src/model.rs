@@ -14,7 +14,9 @@ use aplomb_llm::wire::{self, Schemas, Wire};
 use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
-use crate::config::{AgentConfig, ApiStyle, CachePoint, LlmConfig, PricingConfig, Provider, StreamMode};
+use crate::config::{
+    AgentConfig, ApiStyle, CachePoint, LlmConfig, OutputSchemaMode, PricingConfig, Provider, StreamMode,
+};
 use crate::credential::{
     CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
@@ -41,15 +43,22 @@ impl Asked {
         let provider = provider(llm, registry)?;
         let source = source(llm, provider, own)?;
         let mut config = config_with(llm, provider, source.as_ref())?;
-        let offers = match &config.endpoint {
+        let mut offers = match &config.endpoint {
             Endpoint::Service(Service(service)) => {
                 let who = format!("provider {:?}", provider.name());
-                plugins::ask(&who, "what it offers", || service.offers().to_vec())?
+                let offers = plugins::ask(&who, "what it offers", || service.offers().to_vec())?;
+                let has_a_say = llm.output_schema == OutputSchemaMode::Auto;
+                if has_a_say && !offers.contains(&Capability::StructuredOutput) {
+                    config.quirks.schemas = Schemas::Never;
+                }
+                offers
             }
-            _ => provider.offers(),
+            _ => vec![Capability::Tools, Capability::Images],
         };
-        if !offers.contains(&Capability::StructuredOutput) {
-            config.quirks.schemas = Schemas::Never;
+        let is_script = matches!(config.endpoint, Endpoint::Mock(_));
+        offers.retain(|offer| *offer != Capability::StructuredOutput);
+        if config.quirks.schemas != Schemas::Never && !is_script {
+            offers.push(Capability::StructuredOutput);
         }
         let model = Model::new(config)?;
         let keyring = source.map(|source| source.keyring(&model));
@@ -142,6 +151,11 @@ fn config_with(
             reasons: llm.reasoning_model,
         })?,
     };
+    match llm.output_schema {
+        OutputSchemaMode::Auto => {}
+        OutputSchemaMode::Native => config.quirks.schemas = Schemas::Always,
+        OutputSchemaMode::Instructions => config.quirks.schemas = Schemas::Never,
+    }
     config.temperature = llm.temperature;
     config.max_tokens = llm.max_tokens;
     config.stream = match llm.stream {
