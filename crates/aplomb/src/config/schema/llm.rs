@@ -155,8 +155,7 @@ pub enum ApiStyle {
 #[schemars(inline)]
 #[non_exhaustive]
 pub enum OutputSchemaMode {
-    /// In the field that its protocol has for it, where provider, model and schema are known to go together; otherwise in
-    /// the instructions.
+    /// In its protocol's field for it where model and schema are known to go together; otherwise in the instructions.
     #[default]
     Auto,
     /// In that field, whatever is known.
