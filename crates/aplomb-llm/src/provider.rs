@@ -170,14 +170,14 @@ impl ModelConfig {
     /// If it cannot be written as JSON.
     pub fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
         // A script answers what it answers, and is shown what a model would be told.
-        let schemas = match self.endpoint {
-            Endpoint::Http { .. } => self.quirks.schemas,
-            Endpoint::Mock(_) | Endpoint::Service(_) => Schemas::Never,
-        };
+        let mut quirks = self.quirks;
+        if !matches!(self.endpoint, Endpoint::Http { .. }) {
+            quirks.schemas = Schemas::Never;
+        }
         let with_tools = !request.tools.is_empty();
         let told = request
             .output
-            .map(|output| (output, structured::told(output, &self.model, self.wire, schemas, with_tools)));
+            .map(|output| (output, structured::told(output, &self.model, self.wire, quirks, with_tools)));
         let (format, messages) = match told {
             None => (None, Cow::Borrowed(request.messages)),
             Some((_, Told::Natively(format))) => (Some(format), Cow::Borrowed(request.messages)),

@@ -178,7 +178,7 @@ pub const ALL: &[Vendor] = &[
         needs_key: true,
         reasoning_models: OPENAI_REASONING,
         schemaless_models: OPENAI_SCHEMALESS,
-        quirks: Quirks { key_header: Some(("api-key", "")), ..Quirks::NONE },
+        quirks: Quirks { key_header: Some(("api-key", "")), schemas_are_plain: true, ..Quirks::NONE },
         docs: "https://learn.microsoft.com/en-us/azure/ai-foundry/openai/api-version-lifecycle",
         ..COMPATIBLE
     },

@@ -15,7 +15,7 @@ use aplomb_llm::{Model, ModelConfig, Timeouts};
 use secrecy::SecretString;
 
 use crate::boundary;
-use crate::config::{AgentConfig, LlmConfig, PricingConfig};
+use crate::config::{AgentConfig, LlmConfig, OutputSchemaMode, PricingConfig};
 use crate::credential::{
     CommandCredential, Credential, CredentialRequest, EnvCredential, Keyring, SharedSource, TIME_LIMIT,
 };
@@ -42,15 +42,22 @@ impl Asked {
         let provider = provider(llm, registry)?;
         let source = source(llm, provider, own)?;
         let mut config = config_with(llm, provider, source.as_ref())?;
-        let offers = match &config.endpoint {
+        let mut offers = match &config.endpoint {
             Endpoint::Service(Service(service)) => {
                 let who = format!("provider {:?}", provider.name());
-                boundary::ask(&who, "what it offers", || service.offers().to_vec())?
+                let offers = boundary::ask(&who, "what it offers", || service.offers().to_vec())?;
+                let has_a_say = llm.output_schema == OutputSchemaMode::Auto;
+                if has_a_say && !offers.contains(&Capability::StructuredOutput) {
+                    config.quirks.schemas = Schemas::Never;
+                }
+                offers
             }
-            _ => provider.offers(),
+            _ => vec![Capability::Tools, Capability::Images],
         };
-        if !offers.contains(&Capability::StructuredOutput) {
-            config.quirks.schemas = Schemas::Never;
+        let is_script = matches!(config.endpoint, Endpoint::Mock(_));
+        offers.retain(|offer| *offer != Capability::StructuredOutput);
+        if config.quirks.schemas != Schemas::Never && !is_script {
+            offers.push(Capability::StructuredOutput);
         }
         let model = Model::new(config)?;
         let keyring = source.map(|source| source.keyring(&model));
@@ -141,6 +148,11 @@ fn config_with(
             reasons: llm.reasoning_model,
         })?,
     };
+    match llm.output_schema {
+        OutputSchemaMode::Auto => {}
+        OutputSchemaMode::Native => config.quirks.schemas = Schemas::Always,
+        OutputSchemaMode::Instructions => config.quirks.schemas = Schemas::Never,
+    }
     config.temperature = llm.temperature;
     config.max_tokens = llm.max_tokens;
     config.stream = llm.stream;

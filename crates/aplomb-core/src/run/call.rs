@@ -263,7 +263,14 @@ impl<'a> Turn<'a> {
         } else if let Some(hint) = self.too_late_for(&decision.rule) {
             error = error.with_hint(hint);
         } else if let Some(hint) = verdict.reason.hint() {
-            error = error.with_hint(hint);
+            let wants_schema = self.wanted().is_some();
+            error = if verdict.reason == Reason::InvalidRequest && wants_schema {
+                let way_out =
+                    "if it does not take the output's schema, set llm.output_schema to instructions";
+                error.with_hint(format!("{hint}; {way_out}"))
+            } else {
+                error.with_hint(hint)
+            };
         }
         // The first of all the targets that can be asked again is enough.
         let returns_at = self.state.call.as_ref().and_then(|call| call.returns_at);

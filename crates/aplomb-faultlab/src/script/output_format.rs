@@ -16,6 +16,11 @@ const OPENAI_REFUSES: [&str; 7] = ["allOf", "oneOf", "not", "if", "default", "mi
 const ANTHROPIC_REFUSES: [&str; 9] =
     ["oneOf", "not", "if", "minimum", "maximum", "exclusiveMinimum", "multipleOf", "minLength", "maxLength"];
 
+/// How many properties Anthropic takes that may be missing, and how many schemas of several types (page above, "Schema
+/// complexity limits").
+const ANTHROPIC_OPTIONAL: usize = 24;
+const ANTHROPIC_UNIONS: usize = 16;
+
 /// Why OpenAI refuses a format at `param`, of which the schema and what belongs to it are `below`, if not in itself.
 pub(super) fn check_openai(format: &Value, param: &str, below: Option<&str>) -> Result<(), Rejection> {
     let refuse = |place: String, message: String| Err(Rejection::invalid(Some(place), message));
@@ -54,8 +59,8 @@ pub(super) fn check_openai(format: &Value, param: &str, below: Option<&str>) -> 
             ..Rejection::invalid(Some(param.to_owned()), message)
         })
     };
-    if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return invalid("the schema must be of 'type: \"object\"'.".to_owned());
+    if schema.get("type").and_then(Value::as_str) != Some("object") || schema.get("anyOf").is_some() {
+        return invalid("the schema must be of 'type: \"object\"', without 'anyOf'.".to_owned());
     }
     if format.get("strict") != Some(&Value::Bool(true)) {
         return Ok(());
@@ -84,6 +89,7 @@ pub(super) fn check_anthropic(format: &Value) -> Result<(), Rejection> {
     let problem = first_problem(schema, &|part| {
         refused_keyword(part, &ANTHROPIC_REFUSES).or_else(|| open_object(part))
     });
+    let problem = problem.or_else(|| too_many(schema));
     problem.map_or(Ok(()), |problem| refuse(format!("output_config.format.schema: {problem}")))
 }
 
@@ -118,13 +124,42 @@ fn open_object(part: &Map<String, Value>) -> Option<String> {
         .then(|| "'additionalProperties' of an object must be given, and be false.".to_owned())
 }
 
+/// What Anthropic counts of a whole schema.
+fn too_many(schema: &Value) -> Option<String> {
+    let (optional, unions) = count(schema);
+    if unions > ANTHROPIC_UNIONS {
+        return Some(format!(
+            "Schemas contains too many parameters with union types ({unions}; limit: {ANTHROPIC_UNIONS})."
+        ));
+    }
+    (optional > ANTHROPIC_OPTIONAL).then(|| {
+        format!("Schemas contains too many optional parameters ({optional}; limit: {ANTHROPIC_OPTIONAL}).")
+    })
+}
+
+/// How many properties of a schema may be missing, and how many schemas in it have several types.
+fn count(schema: &Value) -> (usize, usize) {
+    let Some(part) = schema.as_object() else { return (0, 0) };
+    let length = |key: &str| part.get(key).and_then(Value::as_array).map_or(0, Vec::len);
+    let properties = part.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+    let own = (
+        properties.saturating_sub(length("required")),
+        usize::from(length("type") > 1 || part.contains_key("anyOf")),
+    );
+    below(part).map(count).fold(own, |sum, below| (sum.0 + below.0, sum.1 + below.1))
+}
+
+/// The schemas in one.
+fn below(part: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let named = ["properties", "$defs"].into_iter().filter_map(|key| part.get(key)?.as_object());
+    let listed = part.get("anyOf").and_then(Value::as_array);
+    named.flat_map(Map::values).chain(listed.into_iter().flatten()).chain(part.get("items"))
+}
+
 /// The first problem of a schema and of those in it.
 fn first_problem(schema: &Value, problem: &dyn Fn(&Map<String, Value>) -> Option<String>) -> Option<String> {
     let part = schema.as_object()?;
-    let named = ["properties", "$defs"].into_iter().filter_map(|key| part.get(key)?.as_object());
-    let listed = ["anyOf"].into_iter().filter_map(|key| part.get(key)?.as_array());
-    let mut below = named.flat_map(Map::values).chain(listed.flatten()).chain(part.get("items"));
-    problem(part).or_else(|| below.find_map(|below| first_problem(below, problem)))
+    problem(part).or_else(|| below(part).find_map(|below| first_problem(below, problem)))
 }
 
 #[cfg(test)]
@@ -156,6 +191,7 @@ mod tests {
         let inner = closed(json!({ "a": { "type": "array", "items": { "type": "object" } } }), json!(["a"]));
         assert!(openai(true, &inner).unwrap_err().message.contains("additionalProperties"));
         assert!(openai(false, &json!({ "type": "array" })).is_err());
+        assert!(openai(false, &json!({ "type": "object", "anyOf": [] })).is_err());
         let param = |format: Value| check_openai(&format, "text.format", None).unwrap_err().param;
         assert_eq!(param(json!({ "type": "xml" })).as_deref(), Some("text.format.type"));
         assert_eq!(param(json!({ "type": "json_schema" })).as_deref(), Some("text.format.name"));
@@ -170,6 +206,14 @@ mod tests {
         assert_eq!(format(closed(json!({ "a": { "type": "integer" } }), json!([]))), Ok(()));
         assert!(format(closed(json!({ "a": { "type": "integer", "minimum": 0 } }), json!([]))).is_err());
         assert!(format(json!({ "type": "object" })).is_err());
+        let many = |count: usize, part: Value| {
+            let named: Map<String, Value> =
+                (0..count).map(|number| (format!("p{number}"), part.clone())).collect();
+            format(closed(Value::Object(named), json!([]))).is_ok()
+        };
+        let union = json!({ "type": ["string", "null"] });
+        assert_eq!([many(16, union.clone()), many(17, union)], [true, false]);
+        assert_eq!([24, 25].map(|count| many(count, json!({ "type": "string" }))), [true, false]);
         assert!(check_anthropic(&json!({ "type": "text" })).is_err());
     }
 

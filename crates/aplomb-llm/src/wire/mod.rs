@@ -92,6 +92,8 @@ pub struct Quirks {
     pub reasoning_goes_back: bool,
     /// Whether a request may say which schema the output must fit.
     pub schemas: Schemas,
+    /// On OpenAI's wires: such a schema bounds no value.
+    pub schemas_are_plain: bool,
 }
 
 impl Quirks {
@@ -103,6 +105,7 @@ impl Quirks {
         usage_comes_unasked: false,
         reasoning_goes_back: false,
         schemas: Schemas::AsProtocol,
+        schemas_are_plain: false,
     };
 }
 
@@ -125,6 +128,8 @@ pub enum Schemas {
     WithoutTools,
     /// No, or not all of its models do.
     Never,
+    /// Yes, whatever is known of it, of the model and of the schema: somebody knows better.
+    Always,
 }
 
 /// What the limit of an answer is called on the Chat Completions wire.

@@ -1,8 +1,6 @@
 //! Who serves models: a vendor, a script, or the program itself.
 
-use aplomb_core::run::Capability;
 use aplomb_llm::vendors::{Place, Vendor};
-use aplomb_llm::wire::Schemas;
 
 use super::registry::Plugin;
 
@@ -37,15 +35,5 @@ impl Provider<'_> {
     /// Whether the config has to say where it is.
     pub(crate) fn needs_address(self) -> bool {
         matches!(self, Provider::Vendor(vendor) if !matches!(vendor.place, Place::At(_)))
-    }
-
-    /// What a model's protocol can carry; of schemas, whether the vendor takes one. What is served in this process says it
-    /// itself.
-    pub(crate) fn offers(self) -> Vec<Capability> {
-        let mut offers = vec![Capability::Tools, Capability::Images];
-        if matches!(self, Provider::Vendor(vendor) if vendor.quirks.schemas != Schemas::Never) {
-            offers.push(Capability::StructuredOutput);
-        }
-        offers
     }
 }

@@ -140,6 +140,28 @@ fn refused(registry: Registry, change: impl FnOnce(&mut Value)) -> Error {
     built(registry, change).err().expect("it should be refused")
 }
 
+/// The model decides, not its vendor; and what the config says goes before both.
+#[test]
+fn a_pattern_that_needs_schemas_is_refused_with_a_model_that_takes_none() {
+    let with = |provider: &str, model: &str, mode: &str| {
+        built(registry(), |agent| {
+            agent["pattern"] = json!({"impl": "needy"});
+            agent["llm"] = json!({
+                "provider": provider, "model": model, "output_schema": mode, "api_key_env": "CARGO_MANIFEST_DIR",
+            });
+        })
+        .map(|_| ())
+        .map_err(|error| error.code())
+    };
+    let refused = Err(codes::PLUGIN_CAPABILITY);
+    assert_eq!(with("openai", "gpt-5", "auto"), Ok(()));
+    assert_eq!(with("openai", "gpt-3.5-turbo", "auto"), refused);
+    assert_eq!(with("openai", "gpt-3.5-turbo", "native"), Ok(()));
+    assert_eq!(with("groq", "m", "auto"), refused);
+    assert_eq!(with("groq", "m", "native"), Ok(()));
+    assert_eq!(with("openai", "gpt-5", "instructions"), refused);
+}
+
 #[tokio::test]
 async fn a_pattern_of_ones_own_is_named_by_impl_and_gets_its_config() {
     let runtime = built(registry(), |agent| {

@@ -241,7 +241,11 @@ async fn a_schema_that_is_none_is_refused_before_anything_is_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_vendor_takes_no_schema_it_is_in_the_instructions() {
     type Change = fn(&mut Value);
-    let cases: [(&str, Change); 4] = [
+    let cases: [(&str, Change); 5] = [
+        ("config", |agent| {
+            agent["llm"]["provider"] = json!("openai");
+            agent["llm"]["output_schema"] = json!("instructions");
+        }),
         ("deepseek", |agent| agent["llm"]["provider"] = json!("deepseek")),
         ("gpt-4-turbo", |agent| {
             agent["llm"]["provider"] = json!("openai");
@@ -289,6 +293,39 @@ async fn tools_and_a_schema_go_together_where_the_vendor_has_both() {
         let natively = lab.server.requests().iter().all(|request| request.body.pointer(wire.3).is_some());
         assert_eq!(natively, wire.0 != "gemini");
     }
+}
+
+/// Each model of an agent has its own word in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_knows_better_has_its_schema_in_the_protocols_field() {
+    let refused = json!({ "error": { "message": "no such field", "type": "invalid_request_error" } });
+    let setup = Setup::new(once([http(400, json!({}), refused), text(GOOD)])).agent(|agent| {
+        let mut fallback = agent["llm"].clone();
+        fallback.as_object_mut().unwrap().remove("retry");
+        fallback["output_schema"] = json!("instructions");
+        agent["llm"]["provider"] = json!("groq");
+        agent["llm"]["output_schema"] = json!("native");
+        agent["llm"]["api_key_env"] = json!("CARGO_MANIFEST_DIR");
+        agent["llm"]["fallback_on"] = json!(["invalid_request"]);
+        agent["llm"]["fallbacks"] = json!([fallback]);
+    });
+    let lab = setup.start().await;
+    assert_eq!(in_time(lab.runtime.run_as::<Invoice>("assistant", "hi")).await.unwrap(), invoice());
+    let requests = lab.server.requests();
+    let natively: Vec<bool> =
+        requests.iter().map(|request| request.body.get("response_format").is_some()).collect();
+    assert_eq!(natively, [true, false]);
+}
+
+/// What is known of a vendor may be wrong, so a refusal names the key that helps; where there is no schema it would not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_refused_with_a_schema_names_the_way_out() {
+    let refused = json!({ "error": { "message": "no such field", "type": "invalid_request_error" } });
+    let lab = Setup::new(always(http(400, json!({}), refused))).start().await;
+    let error = in_time(lab.runtime.run_as::<Invoice>("assistant", "hi")).await.unwrap_err();
+    assert!(error.hint().unwrap().contains("llm.output_schema"), "{error}");
+    let error = in_time(lab.runtime.run("assistant", "hi")).await.unwrap_err();
+    assert!(!error.hint().unwrap().contains("llm.output_schema"), "{error}");
 }
 
 /// Strict where the schema fulfils OpenAI's subset: every property is required, and no text is bounded.

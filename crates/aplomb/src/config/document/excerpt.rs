@@ -16,7 +16,7 @@ const NEAR: usize = 600;
 const LEFT_OUT: char = '…';
 
 /// Fields whose values are names, which are shown unless they have the form of a key.
-const SHOWN: [&str; 18] = [
+const SHOWN: [&str; 19] = [
     "type",
     "impl",
     "id",
@@ -30,6 +30,7 @@ const SHOWN: [&str; 18] = [
     "scope",
     "on_error",
     "openai_api_style",
+    "output_schema",
     "fallback_on",
     "unpriced",
     "format",

@@ -92,6 +92,9 @@ pub struct LlmConfig {
     /// Which of OpenAI's two protocols is spoken; the provider's own where this is missing. Refused where it speaks one only.
     #[serde(default)]
     pub openai_api_style: Option<ApiStyle>,
+    /// How it is told which schema its output must fit, where a run wants that.
+    #[serde(default)]
+    pub output_schema: OutputSchemaMode,
     /// How long things may take.
     #[serde(default)]
     pub timeouts: TimeoutsConfig,
@@ -120,6 +123,21 @@ impl LlmConfig {
     pub(crate) fn first_byte_ms(&self) -> u64 {
         self.timeouts.first_byte_ms.unwrap_or(self.timeout_ms)
     }
+}
+
+/// How a model is told which schema its output must fit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+#[non_exhaustive]
+pub enum OutputSchemaMode {
+    /// In its protocol's field for it where model and schema are known to go together; otherwise in the instructions.
+    #[default]
+    Auto,
+    /// In that field, whatever is known.
+    Native,
+    /// In the instructions.
+    Instructions,
 }
 
 /// A failure that another model may not have.

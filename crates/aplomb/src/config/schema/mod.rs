@@ -11,7 +11,8 @@ pub use agent::{
     AgentConfig, LimitsConfig, MemoryConfig, OnError, PluginRef, ReactConfig, ToolConfig, TruncatingConfig,
 };
 pub use llm::{
-    ApiStyle, CachePoint, ExtraHeaders, FallbackReason, LlmConfig, PricingConfig, StreamMode, TimeoutsConfig,
+    ApiStyle, CachePoint, ExtraHeaders, FallbackReason, LlmConfig, OutputSchemaMode, PricingConfig,
+    StreamMode, TimeoutsConfig,
 };
 pub use retry::{
     ExecRetry, Jitter, Restart, ResumeRetry, RetryConfig, RetryExecutorConfig, RetryMode, SessionRetry,
