@@ -55,10 +55,9 @@ pub struct OutputFormat {
     pub strict: bool,
 }
 
-/// A part of the request up to whose end the provider keeps what it has read, so that the next request with the same
-/// beginning costs less.
-///
-/// Source: Claude Platform Docs, "Prompt caching": <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>.
+/// A part of a request up to whose end the provider keeps what it has read.
+// The next request with the same beginning costs less. Source: Claude Platform Docs, "Prompt caching":
+// <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
