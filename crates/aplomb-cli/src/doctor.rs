@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use aplomb::config::Config;
 use aplomb::host::SystemHost;
 use aplomb::plugins::Registry;
-use aplomb::{Error, Runtime, codes, for_people};
+use aplomb::{Cancellation, Error, Runtime, codes, for_people};
 use serde_json::json;
 
 use crate::args::{DoctorArguments, ReportFormat};
@@ -17,6 +17,7 @@ use crate::exit;
 use crate::inspect::load;
 use crate::output::for_terminal;
 use crate::report::{self, Report};
+use crate::signals::Signals;
 
 /// A clock that is farther off than this breaks signatures and waits.
 const CLOCK_OFF_MS: u64 = 30_000;
@@ -57,13 +58,32 @@ impl Check {
 }
 
 pub(crate) async fn doctor(arguments: DoctorArguments, registry: Registry) -> u8 {
+    let cancellation = Cancellation::new();
+    let signals = match Signals::listen(cancellation.clone()) {
+        Ok(signals) => signals,
+        Err(error) => {
+            let error = Error::new(codes::EXECUTION_ERROR, format!("cannot listen for signals: {error}"));
+            return report::give_as(arguments.format, Err(error));
+        }
+    };
     let mut checks = Vec::new();
     if let Some(file) = &arguments.config {
         match load(file, &arguments.set) {
-            Ok(config) => look(config, registry, arguments.offline, &mut checks).await,
+            // A command that gives a key has a process group of its own, which no terminal's signal reaches: it goes with
+            // the future.
+            Ok(config) => tokio::select! {
+                () = look(config, registry, arguments.offline, &mut checks) => {}
+                () = cancellation.cancelled() => {
+                    let message = "cancelled before everything was looked at";
+                    let error = Error::new(codes::EXECUTION_CANCELLED, message);
+                    let code = report::give_as(arguments.format, Err(error));
+                    return signals.exit_code().unwrap_or(code);
+                }
+            },
             Err(error) => checks.push(Check::bad("config", &error)),
         }
     }
+    signals.nothing_to_cancel();
     checks.push(data_folder(arguments.data_dir));
     let code = checks.iter().map(|check| check.code).max().unwrap_or(exit::SUCCESS);
     let report = match arguments.format {

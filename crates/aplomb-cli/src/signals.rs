@@ -8,14 +8,20 @@ use aplomb::Cancellation;
 /// A signal that ends runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Signal {
+    #[cfg(unix)]
+    Hangup,
     Interrupt,
+    #[cfg(unix)]
     Terminate,
 }
 
 impl Signal {
     fn name(self) -> &'static str {
         match self {
+            #[cfg(unix)]
+            Signal::Hangup => "SIGHUP",
             Signal::Interrupt => "SIGINT",
+            #[cfg(unix)]
             Signal::Terminate => "SIGTERM",
         }
     }
@@ -23,7 +29,10 @@ impl Signal {
     /// 128 and the signal's number, as shells have it.
     fn exit_code(self) -> u8 {
         match self {
+            #[cfg(unix)]
+            Signal::Hangup => 129,
             Signal::Interrupt => 130,
+            #[cfg(unix)]
             Signal::Terminate => 143,
         }
     }
@@ -74,6 +83,9 @@ impl Signals {
 }
 
 struct Arriving {
+    /// None where it is ignored.
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -84,7 +96,9 @@ impl Arriving {
     #[cfg(unix)]
     fn new() -> std::io::Result<Arriving> {
         use tokio::signal::unix::{SignalKind, signal};
+        let hangup = (!ignores_hangups()).then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Arriving {
+            hangup,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
@@ -92,7 +106,14 @@ impl Arriving {
 
     #[cfg(unix)]
     async fn next(&mut self) -> Signal {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            Some(()) = hangup => Signal::Hangup,
             Some(()) = self.interrupt.recv() => Signal::Interrupt,
             Some(()) = self.terminate.recv() => Signal::Terminate,
             else => std::future::pending().await,
@@ -111,4 +132,15 @@ impl Arriving {
             Err(_) => std::future::pending().await,
         }
     }
+}
+
+/// Whether the process was started to outlive its terminal, as by `nohup`: it has been told to ignore hang-ups, and listening
+/// would undo that. Only Linux says so.
+///
+/// Source: proc_pid_status(5): `SigIgn` is a mask in hexadecimal digits, whose lowest bit is signal 1, which is SIGHUP.
+#[cfg(unix)]
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

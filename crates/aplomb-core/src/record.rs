@@ -60,6 +60,9 @@ pub enum Fact {
         /// What it may use.
         #[serde(default)]
         budget: RunBudget,
+        /// A draw that tells the run from every other one, also from one that had its id before.
+        #[serde(default)]
+        nonce: u64,
         /// What the agent's targets are called and cost, by their place.
         #[serde(default)]
         models: Arc<[PricedModel]>,

@@ -30,6 +30,9 @@ pub fn chaotic(seed: u64) -> Sim {
             Message::text(Role::User, "before".repeat(dice.usize(1..200))),
             Message::text(Role::Assistant, "yes"),
         ]);
+        if dice.u8(..32) == 0 {
+            sim = sim.session_panics();
+        }
     }
     for _ in 0..dice.u8(..3) {
         sim = sim.fallback(pick(&mut dice, CallIds::Any, &[CallIds::NineAlphanumerics, CallIds::Words]));
@@ -81,6 +84,9 @@ fn check(output: &str, entropy: u64) -> Result<String, String> {
 
 /// Prices, and limits of the budget and of the agent.
 fn bounded(mut sim: Sim, dice: &mut fastrand::Rng) -> Sim {
+    if dice.u8(..4) == 0 {
+        sim = sim.twins();
+    }
     for target in 0..3 {
         if dice.u8(..4) > 0 {
             sim = sim.priced(target, dice.u32(..20), dice.u32(..100));

@@ -128,6 +128,7 @@ type Check = dyn FnMut(&str, u64) -> Result<String, String>;
 /// A simulation, ready to be run.
 pub struct Sim {
     seed: u64,
+    run_id: Option<String>,
     policy: Policy,
     entry: Entry,
     max_steps: u32,
@@ -135,10 +136,12 @@ pub struct Sim {
     budget: RunBudget,
     /// By target, USD per million tokens of input and output.
     prices: BTreeMap<usize, (u32, u32)>,
+    twins: bool,
     time_limit_ms: Option<u64>,
     cancel_at: Option<u64>,
     late_inputs: bool,
     history: Option<Vec<Arc<Message>>>,
+    session_panics: bool,
     first_accepts: CallIds,
     fallbacks: Vec<Target>,
     step_timeout_ms: Option<u64>,
@@ -157,16 +160,19 @@ pub struct Sim {
 pub fn sim() -> Sim {
     Sim {
         seed: 0,
+        run_id: None,
         policy: Policy::default(),
         entry: Entry::Run,
         max_steps: 16,
         max_tool_calls: None,
         budget: RunBudget::default(),
         prices: BTreeMap::new(),
+        twins: false,
         time_limit_ms: None,
         cancel_at: None,
         late_inputs: false,
         history: None,
+        session_panics: false,
         first_accepts: CallIds::Any,
         fallbacks: Vec::new(),
         step_timeout_ms: None,
@@ -186,6 +192,12 @@ impl Sim {
     #[must_use]
     pub fn seed(self, seed: u64) -> Sim {
         Sim { seed, ..self }
+    }
+
+    /// What the run is called; by its seed, unless told.
+    #[must_use]
+    pub fn run_id(self, run_id: &str) -> Sim {
+        Sim { run_id: Some(run_id.to_owned()), ..self }
     }
 
     /// What answers requests.
@@ -254,6 +266,12 @@ impl Sim {
         self
     }
 
+    /// Gives all targets one name, as of a model that is asked in two places.
+    #[must_use]
+    pub fn twins(self) -> Sim {
+        Sim { twins: true, ..self }
+    }
+
     /// When the run must have ended.
     #[must_use]
     pub fn time_limit_ms(self, limit_ms: u64) -> Sim {
@@ -277,6 +295,12 @@ impl Sim {
     #[must_use]
     pub fn history(self, history: Vec<Message>) -> Sim {
         Sim { history: Some(history.into_iter().map(Arc::new).collect()), ..self }
+    }
+
+    /// Has the code that is to get the session panic.
+    #[must_use]
+    pub fn session_panics(self) -> Sim {
+        Sim { session_panics: true, ..self }
     }
 
     /// Lets the credential be read again; the closure gets a draw of entropy and says whether it is another one then.
@@ -373,6 +397,9 @@ impl Sim {
         agent.fallbacks = self.fallbacks.clone();
         for target in &mut agent.fallbacks {
             target.rereads_credential = self.credential.is_some();
+            if self.twins {
+                target.model.clone_from(&agent.target.model);
+            }
         }
         for (place, (input, output)) in &self.prices {
             let pricing = Some(Pricing::per_million(f64::from(*input), f64::from(*output)));
@@ -416,7 +443,7 @@ impl Sim {
     fn start(&self, input: &str) -> RunStart {
         RunStart {
             identity: Arc::new(Identity {
-                run_id: format!("run-{}", self.seed),
+                run_id: self.run_id.clone().unwrap_or_else(|| format!("run-{}", self.seed)),
                 session_id: "session".to_owned(),
                 agent_id: "agent".to_owned(),
             }),
@@ -427,7 +454,7 @@ impl Sim {
                 .time_limit_ms
                 .map(|limit_ms| TimeLimit { limit_ms, setting: "timeout".to_owned() }),
             budget: self.budget,
-            remembers: self.history.is_some(),
+            remembers: self.history.is_some() || self.session_panics,
             cancelled_by: None,
             benches: self.benches.clone(),
             own_credential: false,
@@ -493,8 +520,11 @@ impl Sim {
                 world.expect(at, Some(effect), Input::Validated { effect, checked });
             }
             Effect::AcquireSession { effect } => {
-                let history = self.history.clone().unwrap_or_default();
-                world.expect(at, Some(effect), Input::SessionAcquired { effect, history });
+                let input = match self.history.clone().unwrap_or_default() {
+                    _ if self.session_panics => Input::EffectPanicked { effect, message: "boom".to_owned() },
+                    history => Input::SessionAcquired { effect, history },
+                };
+                world.expect(at, Some(effect), input);
             }
             Effect::SetTimer { effect, at: due, .. } => {
                 world.expect(due.max(at), Some(effect), Input::TimerFired { effect });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aplomb_core::decide::{Action, Layer, Mode};
-use aplomb_core::error::codes;
+use aplomb_core::error::{Error, codes};
 use aplomb_core::event::names;
 use aplomb_core::failure::Reason;
 use aplomb_core::message::{Block, FinishReason, Role};
@@ -80,8 +80,13 @@ fn attempts_agree(report: &Report, broken: &mut Vec<String>) {
     let opened = report.records.iter().rposition(|record| matches!(record.fact, Fact::CallOpened { .. }));
     let last_call = report.records.get(opened.unwrap_or(0)..).unwrap_or_default();
     let of_last_call = started(last_call) - refused(last_call);
+    // An answer that goes past what the run may cost is the end of its call all the same.
+    let overspent = |error: &Error| {
+        error.limit().is_some_and(|limit| limit.kind == Some("cost") && limit.current > limit.limit)
+    };
     if let Some(error) = report.error()
-        && !last_call.iter().any(|record| matches!(record.fact, Fact::ModelReplied { .. }))
+        && (overspent(&error)
+            || !last_call.iter().any(|record| matches!(record.fact, Fact::ModelReplied { .. })))
         && error.attempts().len() != of_last_call
     {
         broken.push(format!(
@@ -390,8 +395,8 @@ fn outputs_are_checked(report: &Report, broken: &mut Vec<String>) {
     }
 }
 
-/// Every event has the payload that its row declares; every failed attempt has its decision, and every decision its
-/// event; the last event is the end.
+/// Every event has the payload that its row declares; a tool call that is taken up has its event; every failed attempt has
+/// its decision, and every decision its event; the last event is the end.
 fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     let mut last = None;
     let mut decisions = 0;
@@ -402,6 +407,17 @@ fn events_are_true(report: &Report, broken: &mut Vec<String>) {
     }
     if last != Some(names::SESSION_RUN_COMPLETED) {
         broken.push(format!("the last event is {last:?}"));
+    }
+    // A call is announced when it is begun or refused, once, and never where there was no room for it.
+    let called = report.events().filter(|(name, _)| *name == names::TOOL_CALLED).count();
+    let taken_up = report.records.iter().map(|record| match &record.fact {
+        Fact::BatchOpened { calls, withheld } => calls.len() - withheld.len(),
+        Fact::ToolAdmitted { .. } => 1,
+        _ => 0,
+    });
+    let taken_up: usize = taken_up.sum();
+    if called != taken_up {
+        broken.push(format!("{called} tool calls announced, and {taken_up} taken up"));
     }
     let count = |is: fn(&Fact) -> bool| report.records.iter().filter(|record| is(&record.fact)).count();
     let failed = count(|fact| matches!(fact, Fact::AttemptFailed { .. }));

@@ -124,3 +124,11 @@ fn a_run_ends_by_its_deadline_whatever_it_is_doing() {
         }
     }
 }
+
+#[test]
+fn a_session_whose_acquisition_panics_ends_the_run_though_it_has_no_deadline() {
+    let run = sim().session_panics().run("hi");
+    let error = run.error().unwrap();
+    assert_eq!((error.code(), run.requests(), run.ended_at()), (codes::SESSION_ERROR, 0, Some(0)));
+    assert!(error.message().contains("boom"), "{error}");
+}

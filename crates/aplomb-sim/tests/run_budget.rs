@@ -7,7 +7,7 @@ use aplomb_core::event::names;
 use aplomb_core::failure::Failure;
 use aplomb_core::message::{Block, FinishReason, ToolCall};
 use aplomb_core::record::Fact;
-use aplomb_core::run::{StopReason, Unpriced, Usd};
+use aplomb_core::run::{Effect, StopReason, Unpriced, Usd};
 use aplomb_sim::{Report, Sim, ToolTurn, Turn, sim};
 use serde_json::{Value, json};
 
@@ -102,8 +102,13 @@ fn of_a_batch_as_many_calls_are_run_as_there_is_room_for_and_their_results_stay(
     // Not before those that had room are done.
     assert_eq!((run.tool_runs(), run.ended_at()), (2, Some(500)));
     assert_eq!(run.finished().unwrap().usage.tool_calls, 2);
-    let count = |name| run.events().filter(|(event, _)| *event == name).count();
-    assert_eq!((count(names::TOOL_SUCCEEDED), count(names::TOOL_CANCELLED)), (2, 3));
+    let told = |name| run.events().filter(move |(event, _)| *event == name).map(|(_, payload)| payload);
+    let calls = |name| told(name).map(|payload| payload["call_id"].as_str().unwrap()).collect::<Vec<_>>();
+    // What never began was not called.
+    assert_eq!(calls(names::TOOL_CALLED), ["call_0", "call_1"]);
+    assert_eq!(calls(names::TOOL_SUCCEEDED), ["call_1", "call_0"]);
+    assert_eq!(calls(names::TOOL_CANCELLED), ["call_2", "call_3", "call_4"]);
+    assert!(told(names::TOOL_CANCELLED).all(|payload| payload["reason"] == "max_tool_calls"));
 }
 
 #[test]
@@ -140,6 +145,12 @@ fn what_a_tool_does_not_take_leaves_its_room_to_a_call_that_was_withheld() {
     // The third begins when the second is done.
     assert_eq!((run.output(), run.tool_runs(), run.ended_at()), (Some("done"), 2, Some(200)));
     assert_eq!(run.finished().unwrap().usage.tool_calls, 2);
+    let begun = run.effects().iter().filter_map(|(at, effect)| match effect {
+        Effect::Emit { name, payload } if *name == names::TOOL_CALLED => Some((*at, &payload["call_id"])),
+        _ => None,
+    });
+    let begun: Vec<_> = begun.collect();
+    assert_eq!(begun, [(0, &json!("call_0")), (0, &json!("call_1")), (100, &json!("call_2"))]);
 }
 
 #[test]
@@ -281,6 +292,57 @@ fn what_one_model_costs_and_nobody_knows_what_the_other_does_is_told_apart() {
         .budget(|budget| budget.max_cost_usd(0.02).unpriced(Unpriced::Allow))
         .run("hi");
     assert_eq!(run.output(), Some("ok"));
+}
+
+/// runtime.md §1: "what has no price is not counted then", and what has one is.
+#[test]
+fn what_a_model_costs_is_counted_though_another_one_of_its_name_has_no_price() {
+    let mut targets = Vec::new();
+    for (priced, limit) in [(0, 0.006), (1, 0.003)] {
+        let run = sim()
+            .twins()
+            .jitter_none()
+            .fallback(aplomb_core::message::CallIds::Any)
+            .priced(priced, 2, 10)
+            .budget(|budget| budget.max_cost_usd(limit).unpriced(Unpriced::Allow))
+            .policy(|policy| {
+                policy.transport.max_attempts = 1;
+                policy.session.max_retries = 1;
+            })
+            .provider(|attempt| match (attempt.request, attempt.target) {
+                (_, 0) => Turn::fails(Failure::status(503, b"")).using(1_000, 100),
+                _ => Turn::calls("calc", "{}").using(1_000, 100),
+            })
+            .run("hi");
+        ends(&run, codes::EXECUTION_BUDGET_EXHAUSTED, Some("cost"), json!(limit), json!(limit));
+        // What the run cost as a whole nobody knows, unless only the one with a price was asked.
+        let usage = &run.finished().unwrap().usage;
+        targets.push((run.requests(), usage.cost_usd));
+        assert_eq!(usage.cost_breakdown.keys().collect::<Vec<_>>(), ["simulated/model"]);
+    }
+    // Two attempts at the first, at 0.003 USD each; and two at the first, which are not counted, before one at the second.
+    assert_eq!(targets, [(2, Some(Usd::new(0.006))), (3, None)]);
+}
+
+/// retry.md §4: the error "lists every attempt".
+#[test]
+fn an_answer_that_costs_too_much_leaves_the_attempts_before_it_in_the_error() {
+    let run = sim()
+        .jitter_none()
+        .priced(0, 2, 10)
+        .provider(|attempt| match attempt.request {
+            0 | 1 => Turn::fails(Failure::status(503, b"")).using(1_000, 100),
+            _ => Turn::says("dear").using(1_000, 100),
+        })
+        .budget(|budget| budget.max_cost_usd(0.007))
+        .run("hi");
+    ends(&run, codes::EXECUTION_BUDGET_EXHAUSTED, Some("cost"), json!(0.009), json!(0.007));
+    let error = run.error().unwrap();
+    let attempts: Vec<_> =
+        error.attempts().iter().map(|attempt| (attempt.number, attempt.reason.as_str())).collect();
+    assert_eq!(attempts, [(1, "server_error"), (2, "server_error"), (3, "unknown")]);
+    assert!(error.attempts()[2].text.contains("answered"), "{}", error.attempts()[2].text);
+    assert_eq!(error.attempts()[1].delay_ms, Some(1_000));
 }
 
 #[test]

@@ -81,6 +81,30 @@ fn the_idempotency_key_is_that_of_the_call_whatever_id_the_provider_gives_it() {
     assert!(keys[0] == keys[1] && keys[1] == keys[2] && keys[2] != keys[3], "{keys:?}");
 }
 
+/// runtime.md §6: "another one for every other call of any run", also where a run's id is used again.
+#[test]
+fn an_id_that_is_used_again_gives_other_keys_and_every_key_can_be_a_header() {
+    let keys = |seed, run_id: &str| -> Vec<String> {
+        let run = retrying()
+            .seed(seed)
+            .run_id(run_id)
+            .tool(failing(2, Error::new(codes::TOOL_UNAVAILABLE, "down")))
+            .run("hi");
+        let keys = run.effects().iter().filter_map(|(_, effect)| match effect {
+            Effect::CallTool { idempotency_key, .. } => Some(idempotency_key.clone()),
+            _ => None,
+        });
+        keys.collect()
+    };
+    let (first, again) = (keys(1, "täglich\r\nx: y"), keys(2, "täglich\r\nx: y"));
+    // The simulated runs begin at the same time: their draws alone tell them apart.
+    for keys in [&first, &again] {
+        assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+        assert!(keys[0].bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'), "{keys:?}");
+    }
+    assert_ne!(first[0], again[0]);
+}
+
 #[test]
 fn what_is_permanent_or_may_have_run_is_called_once() {
     for code in [codes::TOOL_ERROR, codes::TOOL_PERMANENT, codes::TOOL_AUTH, codes::TOOL_TIMEOUT] {

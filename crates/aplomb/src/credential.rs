@@ -156,7 +156,8 @@ impl CredentialSource for EnvCredential {
 ///
 /// What it has written by the time it has ended counts. Where the run ends before it, or its time is up, it is killed
 /// together with whatever it has started (on Unix; elsewhere alone). It has a process group of its own, so it cannot ask
-/// anything at the terminal.
+/// anything at the terminal, and the terminal's signals do not reach it: a program that ends by one cancels its runs first,
+/// as the command line does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandCredential {
     program: String,

@@ -14,6 +14,8 @@ mod layers;
 mod policy;
 mod rendered;
 mod run;
+#[cfg(unix)]
+mod signals;
 mod support;
 #[cfg(unix)]
 mod terminal;

@@ -293,7 +293,7 @@ fn a_reader_that_leaves_is_no_error() {
 #[cfg(unix)]
 #[test]
 fn a_signal_cancels_the_run_and_is_its_exit_code() {
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let config = config(json!([{"reply": {"message": {"text": "never"}}, "fault": "silence"}]));
         let mut child = spawn(aplomb().args([
             "run",

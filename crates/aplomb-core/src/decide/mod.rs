@@ -217,9 +217,9 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Why no further attempt may begin although the run has time. The page has no word for it: it is not the run's
-    /// deadline, so the call fails with its own failure.
-    fn spent(&self) -> Result<(), &'static str> {
+    /// Whether the call and its step have time for another attempt, or else the rule by which none may begin. The page has no
+    /// word for it: it is not the run's deadline, so the call fails with its own failure.
+    fn has_time(&self) -> Result<(), &'static str> {
         if budget_end(self.ledger, self.policy).is_some_and(|end| self.moment.at >= end) {
             return Err("budget.spent");
         }
@@ -232,7 +232,7 @@ impl Call<'_> {
 
     /// 2. Compaction for an overflow, another credential for one that was refused.
     fn remedy(&self) -> Option<Decision> {
-        (self.may_restart() && self.spent().is_ok()).then_some(())?;
+        (self.may_restart() && self.has_time().is_ok()).then_some(())?;
         let (action, rule) = match self.verdict.reason {
             Reason::ContextOverflow if self.ledger.left(Layer::Compaction) > 0 => {
                 (Action::Compact, "overflow.compact")
@@ -323,7 +323,7 @@ impl Call<'_> {
 
     /// 6. The wait, if it is one that may be slept.
     fn send(&self, layer: Layer) -> Result<Decision, &'static str> {
-        self.spent()?;
+        self.has_time()?;
         let Call { verdict, ledger, policy, moment, .. } = self;
         let (for_backoff, for_hint) = backoff::two_draws(moment.entropy);
         let jitter = policy.transport.jitter;
@@ -360,7 +360,7 @@ impl Call<'_> {
         let must_be_listed = permanent || self.verdict.reason == Reason::Unknown;
         let may = !must_be_listed || self.policy.fallback_on.contains(&self.verdict.reason);
         match self.moment.next_target {
-            Some(target) if may && self.may_restart() && self.spent().is_ok() => {
+            Some(target) if may && self.may_restart() && self.has_time().is_ok() => {
                 let hint_ms = self.verdict.wait.map_or(0, |hint| hint.delay_ms);
                 let bench_ms = (!permanent).then_some(hint_ms.max(BENCH_MS));
                 Decision {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::machine::Turn;
-use super::state::{PendingTool, action_name};
+use super::state::{PendingTool, ToolWaiting, action_name};
 use super::{Effect, StopReason};
 use crate::decide::{Action, Decision, Layer};
 use crate::error::Error;
@@ -123,8 +123,14 @@ impl Turn<'_> {
         });
     }
 
-    pub(super) fn announce_tool_cancelled(&mut self, call: &ToolCall) {
-        self.announce(names::TOOL_CANCELLED, |_| json!({"tool_id": call.name, "call_id": call.id}));
+    pub(super) fn announce_tool_cancelled(&mut self, tool: &PendingTool) {
+        self.announce(names::TOOL_CANCELLED, |_| {
+            let payload = json!({"tool_id": tool.call.name, "call_id": tool.call.id});
+            match tool.waiting {
+                ToolWaiting::Room(_) => joined(payload, json!({"reason": "max_tool_calls"})),
+                ToolWaiting::Result(_) | ToolWaiting::Backoff(_) => payload,
+            }
+        });
     }
 
     /// The output was rejected, and the model is asked to correct it.

@@ -22,8 +22,8 @@ impl Turn<'_> {
         let withheld: Vec<_> = can_run.map(|(effect, _)| *effect).skip(self.tool_room()).collect();
         self.record(Fact::BatchOpened { calls: calls.clone(), withheld: withheld.clone() });
         for (effect, call) in calls {
-            self.announce_tool_call(&call);
             if !withheld.contains(&effect) {
+                self.announce_tool_call(&call);
                 self.call_tool(effect, effect, call);
             }
         }
@@ -47,6 +47,7 @@ impl Turn<'_> {
             room => {
                 for (effect, call) in withheld.into_iter().take(room) {
                     self.record(Fact::ToolAdmitted { effect });
+                    self.announce_tool_call(&call);
                     self.call_tool(effect, effect, call);
                 }
             }
@@ -64,9 +65,10 @@ impl Turn<'_> {
         }
     }
 
+    /// The key of a call. The run's id has no part in it: it may be anybody's text, and may have been another run's before.
     fn idempotency_key(&self, EffectId(first): EffectId) -> String {
-        let run_id = self.state.opening.as_ref().map(|opening| opening.identity.run_id.as_str());
-        format!("{}:{first}", run_id.unwrap_or_default())
+        let stamp = self.state.opening.as_ref().map(|opening| opening.stamp);
+        format!("{:032x}-{first}", stamp.unwrap_or_default())
     }
 
     /// The arguments of a call that may be run. One that was cut off, or that nobody could run, never is.

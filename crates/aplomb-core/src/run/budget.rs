@@ -8,9 +8,11 @@ use crate::error::{Error, codes};
 
 /// What one run may use. Nothing is limited that is not named.
 ///
-/// A run that would pass a limit ends with `execution.budget_exhausted`, also in the middle of a connect, a stream, a wait
-/// or a tool. A limit of the agent's is another matter (`execution.max_steps`); of two limits the tighter one counts, and
-/// where they are equal the budget's.
+/// A run that would pass a limit ends with `execution.budget_exhausted`. A limit of the agent's is another matter
+/// (`execution.max_steps`); of two limits the tighter one counts, and where they are equal the budget's.
+///
+/// Time ends whatever is in flight: a connect, a stream, a wait, a tool. The others are looked at in between, and end nothing
+/// that has begun: steps before each model call, tool calls before each of them, cost after each attempt and before the next.
 ///
 /// ```
 /// use aplomb_core::run::RunBudget;
@@ -23,7 +25,8 @@ pub struct RunBudget {
     /// The most model calls of the pattern. Further attempts of one call are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
-    /// How long the run may take, in ms.
+    /// How long the run may take, in ms. A back-off that would end later is not begun: where no other model is left to ask,
+    /// the run ends before its time, with what the attempt failed with and that failure's own code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<u64>,
     /// The most tool calls that are run, further attempts included. Of a batch, as many are run as there is room for.

@@ -297,7 +297,8 @@ pub enum Effect {
         call: ToolCall,
         /// Its arguments.
         arguments: Value,
-        /// The same for every attempt of the call, and another one for every other call.
+        /// The same for every attempt of the call, and another one for every other call of whatever run: hexadecimal
+        /// digits and a hyphen.
         idempotency_key: String,
     },
     /// Check whether an output fits the run's schema.

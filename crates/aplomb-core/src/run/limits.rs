@@ -5,7 +5,7 @@ use super::TimeLimit;
 use super::budget::RunBudget;
 use super::machine::Turn;
 use super::state::ToolWaiting;
-use crate::error::{Error, codes};
+use crate::error::{Attempt, Error, codes};
 use crate::failure::Reason;
 
 /// A limit in a count, and who set it.
@@ -79,31 +79,51 @@ impl Turn<'_> {
 
     /// Whether nothing is left of what the run may cost.
     pub(super) fn is_spent(&self) -> bool {
-        self.budget().max_cost_usd.is_some_and(|limit| self.state.usage.known_cost() >= limit)
+        self.budget().max_cost_usd.is_some_and(|limit| self.state.known_cost >= limit)
     }
 
     /// The run's end: nothing is left of what it may cost.
     pub(super) fn spend_out(&mut self) {
         if let Some(error) = self.over_cost() {
+            let error = self.cut_short(error, Reason::Unknown);
             self.fail(error);
+        }
+    }
+
+    /// The attempts of the call that is being answered, for the case that its answer goes past what the run may cost.
+    pub(super) fn attempts_if_overspent(&self) -> Vec<Attempt> {
+        if self.budget().max_cost_usd.is_none() {
+            return Vec::new();
+        }
+        let mut attempts = self.attempts_cut_short(codes::EXECUTION_BUDGET_EXHAUSTED, Reason::Unknown);
+        if let Some(answered) = attempts.last_mut() {
+            "answered, and went past what the run may cost".clone_into(&mut answered.text);
+        }
+        attempts
+    }
+
+    /// The run's end: an answer went past what it may cost, after these attempts.
+    pub(super) fn overspend(&mut self, attempts: Vec<Attempt>) {
+        if let Some(error) = self.over_cost() {
+            self.fail(error.with_attempts(attempts));
         }
     }
 
     /// Whether the run has cost more than it may.
     pub(super) fn is_overspent(&self) -> bool {
-        self.budget().max_cost_usd.is_some_and(|limit| self.state.usage.known_cost() > limit)
+        self.budget().max_cost_usd.is_some_and(|limit| self.state.known_cost > limit)
     }
 
     /// What a run says that has used up what it may cost.
     fn over_cost(&self) -> Option<Error> {
-        let (limit, cost) = (self.budget().max_cost_usd?, self.state.usage.known_cost());
+        let (limit, cost) = (self.budget().max_cost_usd?, self.state.known_cost);
         let message = format!("the run has cost {cost}; the budget's max_cost_usd is {limit}");
         let error = Error::new(codes::EXECUTION_BUDGET_EXHAUSTED, message)
             .with_hint("raise the budget's max_cost_usd, or ask for less")
             .with_context("kind", "cost")
             .with_context("current", cost.as_f64())
             .with_context("limit", limit.as_f64());
-        Some(self.cut_short(error, Reason::Unknown))
+        Some(error)
     }
 
     /// The run's end by the first of its time limits.

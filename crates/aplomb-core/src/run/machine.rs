@@ -120,12 +120,13 @@ impl Turn<'_> {
                 self.name_calls(&mut reply);
                 self.stop_step_clock();
                 let (usage, model) = (reply.usage, self.asked().model.as_str());
+                let attempts = self.attempts_if_overspent();
                 self.record(Fact::ModelReplied { effect, reply, first_delta_ms });
                 self.announce_reply(model, usage);
                 self.announce_usage();
                 // What went past the limit was the last call, whatever it asks for.
                 match self.is_overspent() {
-                    true => self.spend_out(),
+                    true => self.overspend(attempts),
                     false => self.advance(),
                 }
             }
@@ -192,6 +193,9 @@ impl Turn<'_> {
                 } else if self.awaits_credential(effect) {
                     // Whatever was to read it did not get another one.
                     self.credential_read(effect, false);
+                } else if self.state.acquiring == Some(effect) {
+                    let message = format!("what was to get the session panicked: {message}");
+                    self.fail(Error::new(codes::SESSION_ERROR, message));
                 } else if self.state.validation.waiting.as_ref().is_some_and(|(id, _)| *id == effect) {
                     let message = format!("the check of the output panicked: {message}");
                     self.fail(Error::new(codes::EXECUTION_ERROR, message));
@@ -250,6 +254,7 @@ impl Turn<'_> {
             own_credential,
             output,
             budget,
+            nonce: self.entropy,
             models: self.agent.priced_models(),
         });
         self.announce_start();
@@ -370,7 +375,7 @@ impl Turn<'_> {
         let effects = effects.chain(step_timer).chain(timer);
         self.effects.extend(effects.map(|effect| Effect::Abort { effect }));
         for tool in open {
-            self.announce_tool_cancelled(&tool.call);
+            self.announce_tool_cancelled(&tool);
         }
     }
 

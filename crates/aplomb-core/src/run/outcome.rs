@@ -100,11 +100,6 @@ impl RunUsage {
         self.cost_usd = self.cost_breakdown.values().map(|used| used.cost_usd).sum();
     }
 
-    /// What it cost, without what nobody knows the price of.
-    pub(super) fn known_cost(&self) -> Usd {
-        self.cost_breakdown.values().filter_map(|used| used.cost_usd).sum()
-    }
-
     fn add_tokens(&mut self, tokens: TokenUsage) {
         self.input_tokens = self.input_tokens.saturating_add(tokens.input);
         self.output_tokens = self.output_tokens.saturating_add(tokens.output);

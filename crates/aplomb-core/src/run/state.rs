@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::cost::PricedModel;
+use super::cost::{PricedModel, Usd};
 use super::output::Validation;
 use super::{EffectId, Entry, Identity, Purpose, RunBudget, RunUsage, StopReason, TimeLimit, WantedOutput};
 use crate::decide::{Action, Decision, Layer, Ledger, Outcome};
@@ -40,6 +40,9 @@ pub struct State {
     /// The answers that were rejected and what was said about them, by their place in the transcript.
     pub(super) set_aside: BTreeSet<usize>,
     pub(super) usage: RunUsage,
+    /// What it cost, without what nobody knows the price of: what a limit of cost goes by. What is told may be unknown where
+    /// this is not, as where two targets have one name.
+    pub(super) known_cost: Usd,
     pub(super) finished: Option<Box<Finished>>,
     latencies_ms: Vec<u64>,
     effects: u64,
@@ -58,6 +61,8 @@ pub(super) struct Opening {
     pub(super) own_credential: bool,
     pub(super) output: WantedOutput,
     pub(super) budget: RunBudget,
+    /// When the run began, and its draw: no other run has both, not even one of the same id.
+    pub(super) stamp: u128,
     models: Arc<[PricedModel]>,
 }
 
@@ -157,6 +162,7 @@ impl State {
                 own_credential,
                 output,
                 budget,
+                nonce,
                 models,
                 pattern: _,
             } => {
@@ -175,6 +181,7 @@ impl State {
                     own_credential: *own_credential,
                     output: output.clone(),
                     budget: *budget,
+                    stamp: u128::from(*wall_ms) << 64 | u128::from(*nonce),
                     models: models.clone(),
                 });
                 self.count_effect(*timer);
@@ -407,7 +414,11 @@ impl State {
         let asked = self.call.as_ref().map(|call| call.target);
         let models = self.opening.as_ref().map(|opening| &opening.models);
         let model = models.zip(asked).and_then(|(models, asked)| models.get(asked));
-        self.usage.add_attempt(model, usage.unwrap_or_default());
+        let tokens = usage.unwrap_or_default();
+        if let Some(pricing) = model.and_then(|model| model.pricing) {
+            self.known_cost = self.known_cost + pricing.cost(tokens);
+        }
+        self.usage.add_attempt(model, tokens);
     }
 
     /// Notes one tool's result; the last one of a batch moves them all into the conversation.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use aplomb_core::failure::{Anomaly, Failure, classify};
-use aplomb_core::message::{Block, FinishReason, ImageSource, Message, Reply, Role, ToolCall, ToolResult};
+use aplomb_core::message::{
+    Block, FinishReason, ImageSource, Message, Reply, Role, TokenUsage, ToolCall, ToolResult,
+};
 use aplomb_core::tool::ToolSpec;
 use aplomb_llm::wire::openai_chat::{decode_body, request_body};
 use aplomb_llm::wire::{AnswerLimit, Parameters, Wire};
@@ -330,6 +332,52 @@ fn what_follows_a_whole_answer_takes_it_back_only_by_saying_so() {
     assert!(stream(&[&text, &finish("stop"), "data: oops\n\n", DONE]).is_ok());
     let error = "data: {\"error\":{\"message\":\"no\"}}\n\n";
     assert!(stream(&[&text, &finish("stop"), error]).is_err());
+}
+
+/// The usage of an answer that comes whole, and of one that is streamed.
+fn usages(usage: &Value) -> [TokenUsage; 2] {
+    let mut body = completion(&json!({"content": "ok"}), json!("stop"));
+    *body.get_mut("usage").unwrap() = usage.clone();
+    let event = format!("data: {}\n\n", json!({"choices": [], "usage": usage}));
+    let reply = stream(&[&delta(&json!({"content": "ok"})), &finish("stop"), &event, DONE]).unwrap();
+    [decoded(&body).unwrap().usage.unwrap(), reply.usage.unwrap()]
+}
+
+/// Source of the first: <https://github.com/vercel/ai/pull/12425>, which gives what grok-3-mini counts; the prompt is what is
+/// left of its total. OpenAI's API reference has thoughts within `completion_tokens`.
+#[test]
+fn thoughts_are_output_whether_they_are_counted_with_it_or_apart() {
+    for (prompt, completion, reasoning, total, output) in [
+        (12, 1, json!(386), json!(399), 387),
+        (12, 387, json!(386), json!(399), 387),
+        (12, 1, json!(0), json!(13), 1),
+        // Nobody says which it is.
+        (12, 1, json!(386), Value::Null, 1),
+        (12, 1, Value::Null, json!(399), 1),
+    ] {
+        let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total,
+            "completion_tokens_details": {"reasoning_tokens": reasoning}});
+        for read in usages(&usage) {
+            assert_eq!((read.input, read.output), (prompt, output), "{usage}");
+            assert_eq!(read.reasoning, reasoning.as_u64().unwrap_or_default(), "{usage}");
+        }
+    }
+}
+
+/// Source: DeepSeek's guide "Context Caching", <https://api-docs.deepseek.com/guides/kv_cache>.
+#[test]
+fn what_deepseek_has_read_from_its_cache_is_known_by_its_own_name() {
+    let counts = json!({"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105,
+        "prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36});
+    let mut both = counts.clone();
+    both["prompt_tokens_details"] = json!({"cached_tokens": 63});
+    let mut without = counts.clone();
+    without["prompt_tokens_details"] = json!({"cached_tokens": null});
+    for (usage, cached) in [(counts, 64), (both, 63), (without, 64)] {
+        for read in usages(&usage) {
+            assert_eq!((read.input, read.input_cached), (100, cached), "{usage}");
+        }
+    }
 }
 
 #[test]

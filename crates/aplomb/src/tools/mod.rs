@@ -59,7 +59,8 @@ pub struct ToolContext {
     /// The provider's id for the call. Providers use them again.
     pub call_id: String,
     /// What tells a service that it has been asked for this already: the same for every attempt of one call, and another
-    /// one for every other call of whatever run.
+    /// one for every other call of whatever run, also of a run that has the id of an earlier one. Hexadecimal digits and
+    /// a hyphen, so that it can be sent as a header.
     pub idempotency_key: String,
     /// The time, in ms of Unix time.
     pub now_ms: u64,

@@ -403,16 +403,20 @@ async fn a_tool_that_is_called_again_is_called_by_the_same_key_and_other_calls_b
     .agent(|agent| agent["tool_executor"] = json!({ "type": "retry" }));
     let lab = setup.start().await;
     for _ in 0..2 {
-        assert_eq!(lab.run(hi()).await.output.as_deref().map_err(Error::to_string), Ok("done"));
+        let outcome = lab.run(hi().run_id("today: täglich")).await;
+        assert_eq!(outcome.output.as_deref().map_err(Error::to_string), Ok("done"));
     }
     let keys = keyed.keys.lock().unwrap().clone();
-    // Three attempts of the first call; two calls in one answer; and one of another run, whose provider begins again
-    // with the same ids.
+    // Three attempts of the first call; two calls in one answer; and one of another run, which has the same
+    // id, and whose provider begins again with the same ids.
     assert_eq!(keys.len(), 6);
     assert!(keys[0] == keys[1] && keys[1] == keys[2], "{keys:?}");
     let different: std::collections::BTreeSet<_> = keys.iter().map(|(_, key)| key).collect();
     assert_eq!(different.len(), 4, "{keys:?}");
-    assert!(keys.iter().all(|(run, key)| key.starts_with(run.as_str())), "{keys:?}");
+    assert!(keys.iter().all(|(run, _)| run == "today: täglich"), "{keys:?}");
+    // RFC 9110, §5.5: what a field's value may be.
+    let visible = |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
+    assert!(keys.iter().all(|(_, key)| visible(key)), "{keys:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,12 @@
 //! What a session remembers, and how runs end that do not end by themselves: by a deadline, by a cancellation.
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::crossing::WIRES;
 use crate::support::*;
 use aplomb::event::names;
-use aplomb::host::SystemHost;
+use aplomb::host::{Host, SystemHost};
 use aplomb::plugins::NoConfig;
 use aplomb::{Cancellation, Error, Memory, Message, RunRequest, StopReason, codes};
 use futures_util::StreamExt;
@@ -135,6 +135,45 @@ async fn a_closed_session_is_forgotten_and_others_are_not() {
     lab.runtime.close_session("s").await.unwrap();
     assert_eq!(said(&lab.run(turn("s", "two")).await.log[0]), pairs(&[("user", "two")]));
     assert_eq!(said(&lab.run(turn("t", "two")).await.log[0]).len(), 3);
+}
+
+/// A host of a program's own, with a bug.
+struct Sleepless;
+
+impl Host for Sleepless {
+    fn now(&self) -> Instant {
+        SystemHost.now()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        SystemHost.wall_ms()
+    }
+
+    fn entropy(&self) -> u64 {
+        SystemHost.entropy()
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        panic!("no sleep")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_wait_for_its_session_panics_fails_and_does_not_hang() {
+    let silent = with_fault(text("no"), json!("silence"));
+    let setup = Setup::new(always(silent)).agent(remembering);
+    let lab = setup.build(|builder| builder.host(Sleepless)).start().await;
+    let holder = Cancellation::new();
+    let held = lab.runtime.run_detailed(turn("s", "one").cancellation(holder.clone()));
+    let other = async {
+        until(|| lab.requests() == 1).await;
+        let failed = in_time(lab.runtime.run_detailed(turn("s", "two"))).await.unwrap();
+        holder.cancel("the test");
+        failed.into_output().unwrap_err()
+    };
+    let (_held, error) = in_time(async { tokio::join!(held, other) }).await;
+    assert_eq!((error.code(), lab.requests()), (codes::SESSION_ERROR, 1), "{error}");
+    assert!(error.message().contains("no sleep"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -101,6 +101,12 @@ pub(super) enum Arguments {
 }
 
 /// What was used. Counts are read as leniently as they are written: an odd one spoils no answer.
+///
+/// Thoughts are a part of the output, by OpenAI's API reference. xAI counts them apart, and in the total alone: where that is
+/// the sum of all three, they are added. Source: <https://github.com/vercel/ai/pull/12425>.
+///
+/// What DeepSeek has read from its cache has a name of its own, which stands beside the others. Source: DeepSeek's guide
+/// "Context Caching", <https://api-docs.deepseek.com/guides/kv_cache>.
 pub(super) fn token_usage(usage: &Value) -> Option<TokenUsage> {
     let count = |value: Option<&Value>| {
         let value = value?;
@@ -111,11 +117,16 @@ pub(super) fn token_usage(usage: &Value) -> Option<TokenUsage> {
     tokens.input = count(usage.get("prompt_tokens")).unwrap_or_default();
     tokens.output = count(usage.get("completion_tokens")).unwrap_or_default();
     let details = usage.get("prompt_tokens_details");
-    let of_prompt = |name| count(details.and_then(|details| details.get(name))).unwrap_or_default();
-    tokens.input_cached = of_prompt("cached_tokens");
-    tokens.input_cache_creation = of_prompt("cache_write_tokens");
+    let of_prompt = |name| count(details.and_then(|details| details.get(name)));
+    let of_deepseek = || count(usage.get("prompt_cache_hit_tokens"));
+    tokens.input_cached = of_prompt("cached_tokens").or_else(of_deepseek).unwrap_or_default();
+    tokens.input_cache_creation = of_prompt("cache_write_tokens").unwrap_or_default();
     let details = usage.get("completion_tokens_details");
     tokens.reasoning = count(details.and_then(|details| details.get("reasoning_tokens"))).unwrap_or_default();
+    let with_thoughts = tokens.output.saturating_add(tokens.reasoning);
+    if count(usage.get("total_tokens")) == Some(tokens.input.saturating_add(with_thoughts)) {
+        tokens.output = with_thoughts;
+    }
     Some(tokens)
 }
 
