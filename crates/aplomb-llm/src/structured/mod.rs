@@ -3,6 +3,7 @@
 //!
 //! Whatever the vendor promises, the answer is checked against the whole schema where it arrives.
 
+mod measure;
 mod subset;
 
 use std::sync::Arc;
