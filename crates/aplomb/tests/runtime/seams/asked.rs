@@ -89,6 +89,6 @@ fn a_tool_that_panics_when_it_is_asked_is_named_with_what_the_panic_said() {
         document["agents"][0]["tools"] = json!([{ "id": "lookup", "impl": "mute" }]);
     });
     let said = "tool \"lookup\" panicked when it was asked for its schema: out of cheese";
-    assert!(error.message().ends_with(said), "{said}: {error}");
+    assert!(error.message().contains(said), "{said}: {error}");
     assert_eq!(error.code(), codes::PLUGIN_ERROR);
 }
