@@ -4,6 +4,7 @@
 //! stands in, by a [`Redactor`]. What a run is resumed from is another matter: there, text that looks like a key is the
 //! user's and stays.
 
+use std::error::Error as StdError;
 use std::fmt;
 
 use serde_json::Value;
@@ -94,7 +95,8 @@ fn word_without_credential(word: &str) -> String {
 /// `key=…` and `token=…` outside of a URL, and words such as `x-api-key:sk-…`.
 fn pair_without_credential(pair: &str) -> String {
     if let Some((name, value)) = pair.rsplit_once('=').or_else(|| pair.rsplit_once(':'))
-        && !value.is_empty()
+        // What stands for a value is none, such as `OPENAI_API_KEY=…`.
+        && value.contains(char::is_alphanumeric)
         && (is_key(value) || ["key", "token", "secret", "password"].iter().any(|last| ends_with(name, last)))
     {
         let sign = pair.get(name.len()..=name.len()).unwrap_or_default();
@@ -206,6 +208,19 @@ impl Redactor {
             }
         }
         clean + rest
+    }
+
+    /// The error without credentials, its causes included. One that has none stays as it is; of another one are left its
+    /// code and its [`ErrorDetails`].
+    pub fn error(&self, error: Error) -> Error {
+        let details = error.details();
+        let clean = self.details(details.clone());
+        let mut texts = std::iter::successors(Some(&error as &dyn StdError), |&error| error.source());
+        let is_clean = |text: String| self.string(&text) == text;
+        if clean == details && texts.all(|error| is_clean(error.to_string())) {
+            return error;
+        }
+        Error::from(clean).recognise(&[error.code()])
     }
 
     /// The error without credentials, its causes and attempts included.

@@ -79,12 +79,16 @@ impl Clocks {
         self.kind = TransportKind::IdleTimeout;
     }
 
-    /// Waits for `step`, at most as long as the clocks allow.
+    /// Waits for `step`, at most as long as the clocks allow. What is there when they run out still counts; where it was no
+    /// progress, there is no waiting for more, however soon that comes.
     pub(crate) async fn wait<T>(&mut self, step: impl Future<Output = T>) -> Result<T, TransportKind> {
         let (limit, kind) = match self.attempt {
             Some(attempt) if attempt < self.limit => (attempt, TransportKind::AttemptTimeout),
             _ => (self.limit, self.kind),
         };
+        if Instant::now() >= limit {
+            return Err(kind);
+        }
         let mut step = pin!(step);
         let step_by_the_limit = poll_fn(|context| {
             if let Poll::Ready(done) = step.as_mut().poll(context) {

@@ -11,6 +11,7 @@ use aplomb_core::tool::ToolSpec;
 use futures_util::future::FutureExt;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use secrecy::{ExposeSecret, SecretString};
+use tokio::task::coop::consume_budget;
 
 use crate::clocks::Clocks;
 use crate::provider::{
@@ -18,11 +19,14 @@ use crate::provider::{
 };
 use crate::structured;
 use crate::usage;
-use crate::wire::{self, Schemas};
+use crate::wire::{self, ANSWER_LIMIT, Schemas};
 
 /// An answer as it comes: its pieces, and in the end [`StreamEvent::Finish`]; or the failure that ended it.
 ///
-/// An answer that ends without `Finish` is a failure, never a short success.
+/// An answer that ends without `Finish` is a failure, never a short success. [`StreamEvent::Usage`] comes before it or just
+/// after, and then the stream ends: one that stays open after `Finish` is waited for, at most 2 s, for the counts that may
+/// follow. Where none came, what was used is estimated. One that is larger than 64 MiB is a failure, too; each event counts
+/// as 64 bytes and what it brings.
 pub type AnswerStream<'a> = BoxStream<'a, Result<StreamEvent, Box<Failure>>>;
 
 /// A model that is served in this process.
@@ -32,6 +36,9 @@ pub type AnswerStream<'a> = BoxStream<'a, Result<StreamEvent, Box<Failure>>>;
 /// [`Failure::transport`], one whose answer is wrong [`Failure::anomaly`]. Aplomb adds whose failure it is, takes known
 /// credentials out of it, and limits the time: `llm.timeout_ms` to the first piece, `llm.timeouts.idle_ms` between two,
 /// `llm.timeouts.attempt_ms` for all.
+///
+/// Each attempt is a task of its own, which the run drops when it no longer wants it. A service that computes for long must
+/// await now and then, or hand that to a thread: it cannot be stopped in between, although the run goes on without it.
 pub trait ModelService: Send + Sync + 'static {
     /// What can be asked of it besides text. An agent that needs more is refused when it is made ready. Asked once then.
     fn offers(&self) -> &[Capability] {
@@ -131,6 +138,7 @@ pub(crate) async fn attempt(
         sink,
         live: config.stream != StreamMode::Never,
         usage: None,
+        taken: 0,
         arrived: 0,
         delivered: false,
         first_delta_ms: None,
@@ -151,13 +159,20 @@ pub(crate) async fn attempt(
         max_tokens: config.max_tokens,
         credential: credential.map(|credential| credential.expose_secret()),
     });
-    match coming.take(answer).await {
-        Ok(reply) => Ok(Answer { reply, first_delta_ms: coming.first_delta_ms }),
-        Err(failure) => Err(AttemptFailed {
-            usage: usage::of_failed(&failure, coming.usage, size_of(request), coming.arrived, true),
-            failure,
-            delivered: coming.delivered,
-        }),
+    let taken = coming.take(answer).await;
+    let (sent, arrived) = (size_of(request), coming.arrived);
+    match taken {
+        Ok(mut reply) => {
+            // A service need not say what was used. It was not nothing.
+            reply.usage.get_or_insert_with(|| TokenUsage::estimate(sent, arrived));
+            Ok(Answer { reply, first_delta_ms: coming.first_delta_ms })
+        }
+        Err(failure) => {
+            // What came was an answer, whatever the failure says of when it happened.
+            let begun = || (arrived > 0).then(|| TokenUsage::estimate(sent, arrived));
+            let usage = usage::of_failed(&failure, coming.usage, sent, arrived, true).or_else(begun);
+            Err(AttemptFailed { usage, failure, delivered: coming.delivered })
+        }
     }
 }
 
@@ -168,6 +183,8 @@ struct Coming<'a> {
     /// Whether those who watch get the pieces as they come.
     live: bool,
     usage: Option<TokenUsage>,
+    /// What the events that came count for against the limit.
+    taken: u64,
     /// The bytes of the deltas that came.
     arrived: u64,
     delivered: bool,
@@ -181,13 +198,17 @@ impl Coming<'_> {
         loop {
             let event = match self.clocks.wait(answer.next()).await {
                 Ok(Some(Ok(event))) => event,
-                Ok(Some(Err(failure))) => return Err(failure),
+                Ok(Some(Err(failure))) => return Err(placed(failure, phase)),
                 Ok(None) => break,
                 // The answer is whole; what may follow did not come.
                 Err(_) if ended => break,
                 Err(limit) => return Err(timed_out(phase, limit)),
             };
             phase = Phase::MidStream;
+            self.taken += EVENT_SIZE + size_of_event(&event);
+            if self.taken > ANSWER_LIMIT as u64 {
+                return Err(Box::new(Failure::anomaly(phase, Anomaly::TooLarge, b"")));
+            }
             if let StreamEvent::Delta(delta) = &event {
                 self.arrived += delta.size();
                 self.first_delta_ms.get_or_insert_with(|| self.clocks.elapsed_ms());
@@ -205,6 +226,8 @@ impl Coming<'_> {
                 (false, false) => self.clocks.progress(),
             }
             ended |= ends;
+            // A stream that always has more would leave the clocks and everybody else without a turn.
+            consume_budget().await;
         }
         let nothing_said = || Box::new(Failure::anomaly(Phase::MidStream, Anomaly::NoTerminalEvent, b""));
         let reply = wire::usable(collector.finish().ok_or_else(nothing_said)?, Phase::MidStream)?;
@@ -220,6 +243,28 @@ impl Coming<'_> {
             self.delivered = true;
         }
     }
+}
+
+/// What an event counts for besides what it brings: about as much as it takes to keep it, and less than on any wire.
+const EVENT_SIZE: u64 = 64;
+
+/// The bytes of what an event brings.
+fn size_of_event(event: &StreamEvent) -> u64 {
+    match event {
+        StreamEvent::Delta(delta) => delta.size(),
+        StreamEvent::Signature(data)
+        | StreamEvent::RedactedThinking(data)
+        | StreamEvent::Opaque { data, .. } => data.len() as u64,
+        _ => 0,
+    }
+}
+
+/// The failure, of an answer that had come so far: a connection that is lost in the middle of one was no failure to connect.
+fn placed(mut failure: Box<Failure>, phase: Phase) -> Box<Failure> {
+    if failure.phase == Phase::Connect {
+        failure.phase = phase;
+    }
+    failure
 }
 
 /// The bytes of what is asked, pictures apart.

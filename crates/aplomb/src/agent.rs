@@ -30,6 +30,8 @@ pub(crate) struct Agent {
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) system_prompt: Option<String>,
     pub(crate) memory: Option<Arc<Remembering>>,
+    /// The first of its models' providers that takes no images.
+    pub(crate) without_images: Option<String>,
 }
 
 impl Agent {
@@ -58,6 +60,8 @@ impl Agent {
         for Asked { offers, target, .. } in &asked {
             check_capabilities(target, offers, pattern_name, &needs, tools.specs().len())?;
         }
+        let blind = asked.iter().find(|asked| !asked.offers.contains(&Capability::Images));
+        let without_images = blind.map(|asked| asked.target.provider.clone());
         let mut targets = asked.iter().map(|asked| asked.target.clone());
         let mut spec = AgentSpec::new(targets.next().unwrap_or_default());
         spec.fallbacks = targets.collect();
@@ -83,6 +87,7 @@ impl Agent {
             tools: Arc::new(tools),
             system_prompt: system_prompt.filter(|prompt| !prompt.trim().is_empty()).map(str::to_owned),
             memory,
+            without_images,
         })
     }
 }

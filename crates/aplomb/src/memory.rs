@@ -14,6 +14,8 @@ use futures_util::future::BoxFuture;
 /// What an agent remembers of a session's earlier runs.
 ///
 /// Runs of a session come one after the other, so a memory is never asked twice at once for one.
+///
+/// What it is asked is done on the thread of the run: it must not block it, but awaits, or hands on what does.
 pub trait Memory: Send + Sync + 'static {
     /// What goes before a run's own messages. The model is sent it in pairs, as every provider wants it: without results
     /// that follow no call, and with an error for the result of a call that has none.

@@ -84,12 +84,13 @@ pub(crate) fn priced(agent: &AgentConfig) -> Vec<Target> {
     models.map(target).collect()
 }
 
-/// The config of an agent's model, with the credential that its source gives now.
+/// The config of an agent's model, with the credential that its source gives now. None of a model in this process, which is
+/// not made for that.
 pub(crate) async fn model_config(
     agent: &AgentConfig,
     registry: &Registry,
     host: &impl Host,
-) -> Result<ModelConfig, Error> {
+) -> Result<Option<ModelConfig>, Error> {
     let llm = &agent.llm;
     let provider = provider(llm, registry)?;
     let mut source = source(llm, provider, None)?;
@@ -97,7 +98,17 @@ pub(crate) async fn model_config(
         let request = CredentialRequest::for_agent(&agent.id, provider.name(), llm.model.as_deref());
         source.read = Some(source.shared.read(request, host.sleep(TIME_LIMIT)).await?);
     }
-    config_with(llm, provider, source.as_ref())
+    match provider {
+        Provider::Vendor(_) => config_with(llm, provider, source.as_ref()).map(Some),
+        Provider::Mock | Provider::Service(_) => Ok(None),
+    }
+}
+
+/// The credentials of an agent's models, as far as the environment has them.
+pub(crate) fn keys(agent: &AgentConfig, registry: &Registry) -> Vec<SecretString> {
+    let models = [&agent.llm].into_iter().chain(&agent.llm.fallbacks);
+    let key = |llm: &LlmConfig| source(llm, provider(llm, registry).ok()?, None).ok()??.now();
+    models.filter_map(key).collect()
 }
 
 /// Whether a model's key is where it should be.

@@ -41,9 +41,14 @@ pub struct Probe {
 /// `config.*` if the agent could not be made ready, its key included.
 pub async fn probe(agent: &AgentConfig, registry: &Registry, host: &impl Host) -> Result<Probe, Error> {
     let mut model = model_config(agent, registry, host).await?;
-    model.max_tokens = Some(1);
-    let Endpoint::Http { api_base, api_key, extra_headers, .. } = &model.endpoint else {
-        return Ok(Probe { endpoint: None, model: model.model, outcome: Ok(()), clock_ahead_ms: None });
+    if let Some(model) = &mut model {
+        model.max_tokens = Some(1);
+    }
+    let Some((model, Endpoint::Http { api_base, api_key, extra_headers, .. })) =
+        model.as_ref().map(|model| (model, &model.endpoint))
+    else {
+        let model = agent.llm.model.as_ref().unwrap_or(&agent.llm.provider).clone();
+        return Ok(Probe { endpoint: None, model, outcome: Ok(()), clock_ahead_ms: None });
     };
     let limit = model.timeouts.first_byte;
     let transport = model.transport()?;
@@ -89,7 +94,7 @@ pub async fn probe(agent: &AgentConfig, registry: &Registry, host: &impl Host) -
         },
         () = host.sleep(limit) => (Err(too_late(limit)), None),
     };
-    Ok(Probe { endpoint: Some(api_base.clone()), model: model.model, outcome, clock_ahead_ms })
+    Ok(Probe { endpoint: Some(api_base.clone()), model: model.model.clone(), outcome, clock_ahead_ms })
 }
 
 fn too_late(limit: Duration) -> Error {

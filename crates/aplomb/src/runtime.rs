@@ -9,13 +9,14 @@ use std::time::Duration;
 use aplomb_core::decide::schedule::Overview;
 use aplomb_core::error::{Code, Error, check_declared, codes};
 use aplomb_core::event::Event;
-use aplomb_core::message::{Message, Role};
+use aplomb_core::message::{Block, Message, Role};
 use aplomb_core::near::did_you_mean;
 use aplomb_core::redact::Redactor;
 use aplomb_core::run::{Entry, Identity, RunBudget, RunStart, TimeLimit};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
+use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ use crate::model;
 use crate::output::{Form, Output};
 use crate::plugins::Registry;
 use crate::request::{Cancellation, Retry, RunInput, RunRequest, RunResult};
-use crate::session::Sessions;
+use crate::session::{STORE_LIMIT_MS, Sessions, given_up};
 use crate::stream::{ChunkQueue, RunStream};
 use crate::subscriber::Subscriber;
 
@@ -105,7 +106,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Looks whether a runtime can be made of all this, and what may go wrong with it. Sends nothing. A key whose variable
+    /// Looks whether a runtime can be made of all this, and what may go wrong with it. Sends nothing. Each plugin is made, as by
+    /// [`build`](RuntimeBuilder::build), and dropped again. A key whose variable
     /// is not set is a warning here, and so is what is likely to be a mistake; with `strict`, each is an error.
     ///
     /// # Errors
@@ -153,7 +155,7 @@ impl RuntimeBuilder {
             no_such_agent(agent_id, &agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>())
         })?;
         let overview = agent::overview(agent, &self.registry, timeout.map(in_ms));
-        overview.map_err(|error| error.or_context("agent_id", agent_id))
+        overview.map_err(|error| self.redactor().error(error).or_context("agent_id", agent_id))
     }
 
     /// Looks whether each agent could keep to a budget. Sends nothing, and needs no key.
@@ -189,7 +191,14 @@ impl RuntimeBuilder {
         agents.filter(|(_, agent)| self.only.as_ref().is_none_or(|only| *only == agent.id))
     }
 
-    /// Makes the runtime. Sends nothing.
+    /// What keeps the credentials that the config holds or names out of what is told.
+    fn redactor(&self) -> Redactor {
+        let keys = self.config.agents.iter().flat_map(|agent| model::keys(agent, &self.registry));
+        let credentials = keys.map(|key| key.expose_secret().to_owned()).chain(self.config.credentials());
+        Redactor::new(self.config.diagnostics.redact_keys.clone(), credentials)
+    }
+
+    /// Makes the runtime, and each plugin once for each place that names it. Sends nothing.
     ///
     /// # Errors
     ///
@@ -207,24 +216,28 @@ impl RuntimeBuilder {
         };
         self.config.check(&self.registry, only)?;
         check_declared(self.registry.errors())?;
+        let mut redactor = self.redactor();
         let mut agents = BTreeMap::new();
         let mut refused = Vec::new();
         for (index, agent) in self.chosen() {
             match Agent::new(agent, &self.registry, self.credentials.get(&agent.id)) {
                 Ok(built) => {
+                    let credentials = built.models.iter().flat_map(|model| model.credentials());
+                    credentials.for_each(|credential| redactor.learn(credential.to_owned()));
                     agents.insert(agent.id.clone(), built);
                 }
                 Err(error) => refused.push((index, error.or_context("agent_id", agent.id.as_str()))),
             }
         }
-        self.config.all_of(&refused)?;
+        let shown = refused.into_iter().map(|(index, error)| (index, redactor.error(error)));
+        self.config.all_of(&shown.collect::<Vec<_>>())?;
         let sink = &self.config.events;
         let sink = self.registry.make(named(&sink.r#type, &sink.r#impl), &sink.config);
-        let sink = sink.map_err(|error| error.with_place("events"))?;
+        let sink = sink.map_err(|error| redactor.error(error).with_place("events"))?;
         self.subscribers.extend::<Option<_>>(sink);
         let session = &self.config.session;
         let store = self.registry.make(named(&session.r#type, &session.r#impl), &session.config);
-        let sessions = Sessions::new(store.map_err(|error| error.with_place("session"))?);
+        let sessions = Sessions::new(store.map_err(|error| redactor.error(error).with_place("session"))?);
         let is_known = |id: &str| self.config.agents.iter().any(|agent| agent.id == id);
         if let Some(agent_id) = self.credentials.keys().find(|agent_id| !is_known(agent_id)) {
             let message = format!("a credential is for agent {agent_id:?}, which the config does not have");
@@ -235,14 +248,10 @@ impl RuntimeBuilder {
             });
         }
         let live = LiveRuns::default();
-        let models = agents.values().flat_map(|agent: &Agent| agent.models.iter());
-        let credentials = models.flat_map(|model| model.credentials()).map(str::to_owned);
-        let credentials = credentials.chain(self.config.credentials());
-        let redactor = Arc::new(Redactor::new(self.config.diagnostics.redact_keys, credentials));
         Ok(Runtime(Arc::new(Inner {
             agents,
             live,
-            redactor,
+            redactor: Arc::new(redactor),
             errors: self.registry.errors().to_vec(),
             sessions: Arc::new(sessions),
             lock_timeout_ms: self.config.session.lock_timeout_ms,
@@ -357,9 +366,24 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `session.error` if the store fails.
+    /// `session.error` if the store fails, or is not done within 10 s.
     pub async fn transcript(&self, session_id: &str) -> Result<Vec<Arc<Message>>, Error> {
-        self.0.sessions.load(session_id).await.map_err(|error| error.or_context("session_id", session_id))
+        let loaded = self.stored(self.0.sessions.load(session_id)).await;
+        loaded.map_err(|error| self.in_session(session_id, error))
+    }
+
+    /// What the session store does, if it is done in time.
+    async fn stored<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = self.0.host.sleep(Duration::from_millis(STORE_LIMIT_MS)) => Err(given_up("its time was up")),
+        }
+    }
+
+    /// A plugin's error, of that session.
+    fn in_session(&self, session_id: &str, error: Error) -> Error {
+        self.0.redactor.error(error).or_context("session_id", session_id)
     }
 
     /// Forgets a session: its transcript, and what agents remember of it.
@@ -368,7 +392,7 @@ impl Runtime {
     ///
     /// `session.error` while a run of the session is under way, or if something of it could not be forgotten; the rest is.
     pub async fn close_session(&self, session_id: &str) -> Result<(), Error> {
-        let in_session = |error: Error| error.or_context("session_id", session_id);
+        let in_session = |error| self.in_session(session_id, error);
         // No run of it begins before all of it is forgotten.
         let Some(_held) = self.0.sessions.try_hold(session_id) else {
             let message = format!("a run of session {session_id:?} is under way");
@@ -376,7 +400,7 @@ impl Runtime {
                 Error::new(codes::SESSION_ERROR, message).with_hint("cancel it, or wait for its end"),
             ));
         };
-        let mut forgotten = self.0.sessions.forget(session_id).await;
+        let mut forgotten = Ok(());
         for (agent_id, agent) in &self.0.agents {
             let Some(memory) = &agent.memory else { continue };
             forgotten = forgotten.and(memory.forget(session_id).map_err(|error| {
@@ -386,7 +410,8 @@ impl Runtime {
                     .with_context("agent_id", agent_id.as_str())
             }));
         }
-        forgotten.map_err(in_session)
+        // The store may take its time, or not come to an end.
+        forgotten.and(self.stored(self.0.sessions.forget(session_id)).await).map_err(in_session)
     }
 
     /// What a request asks for: the agent, what it is told, and the run's name for the run alone.
@@ -401,6 +426,13 @@ impl Runtime {
         }
         agent.machine.check_budget(&request.budget)?;
         let message = request.input.take_message()?;
+        if let Some(provider) = &agent.without_images
+            && message.content.iter().any(|block| matches!(block, Block::Image { .. }))
+        {
+            let message = format!("the input has images, which provider {provider:?} does not offer to take");
+            return Err(Error::new(codes::USER_INVALID_INPUT, message)
+                .with_hint("leave them out, or ask an agent whose providers all take images"));
+        }
         let run_id = request.run_id.clone().unwrap_or_else(|| new_id(&*self.0.host));
         Ok((agent, message, self.0.live.begin(run_id)?))
     }

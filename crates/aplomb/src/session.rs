@@ -1,7 +1,6 @@
 //! Sessions: where their transcripts are kept, and who has one: one run at a time.
 
-use std::collections::HashMap;
-use std::num::NonZeroUsize;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +19,9 @@ use tokio::sync::OwnedMutexGuard;
 ///
 /// A session's name is its user's choice: a store must never make a path or a statement of it as it is. Runs of one session
 /// come one after the other; different sessions are asked for at once.
+///
+/// What it is asked is done on the thread of the run: it must not block it, but awaits, or hands on what does. Each time it
+/// may take 10 s, and is given up then.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -67,7 +69,9 @@ pub trait SessionStore: Send + Sync + 'static {
         messages: &'a [Arc<Message>],
     ) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// The transcript, from its beginning; nothing of a session that there is not.
+    /// The transcript, from its beginning; nothing of a session that there is not. It may be asked for at any time, also while
+    /// [`append`](SessionStore::append) or [`forget`](SessionStore::forget) is at work on that session: it gives what was
+    /// before or what is after, and nothing in between.
     ///
     /// # Errors
     ///
@@ -84,7 +88,7 @@ pub trait SessionStore: Send + Sync + 'static {
 
 /// `session: in_memory`: in this process, the sessions that were used last.
 pub(crate) struct InMemory {
-    max_sessions: NonZeroUsize,
+    max_sessions: usize,
     kept: Mutex<Kept>,
 }
 
@@ -92,11 +96,34 @@ pub(crate) struct InMemory {
 struct Kept {
     /// Each with when it was used last, counted in uses.
     sessions: HashMap<String, (u64, Vec<Arc<Message>>)>,
+    /// The sessions by when they were used last.
+    by_use: BTreeMap<u64, String>,
     uses: u64,
 }
 
+impl Kept {
+    /// Adds to a session, in the place of the one that was used the longest ago where there are as many as there may be.
+    fn add(&mut self, session_id: &str, messages: &[Arc<Message>], max_sessions: usize) {
+        let Kept { sessions, by_use, uses } = self;
+        *uses += 1;
+        if let Some((used, transcript)) = sessions.get_mut(session_id) {
+            by_use.remove(used);
+            *used = *uses;
+            transcript.extend_from_slice(messages);
+        } else {
+            if sessions.len() >= max_sessions
+                && let Some((_, oldest)) = by_use.pop_first()
+            {
+                sessions.remove(&oldest);
+            }
+            sessions.insert(session_id.to_owned(), (*uses, messages.to_vec()));
+        }
+        by_use.insert(*uses, session_id.to_owned());
+    }
+}
+
 impl InMemory {
-    pub(crate) fn new(max_sessions: NonZeroUsize) -> InMemory {
+    pub(crate) fn new(max_sessions: usize) -> InMemory {
         InMemory { max_sessions, kept: Mutex::default() }
     }
 
@@ -111,15 +138,9 @@ impl SessionStore for InMemory {
         session_id: &'a str,
         messages: &'a [Arc<Message>],
     ) -> BoxFuture<'a, Result<(), Error>> {
-        let Kept { sessions, uses } = &mut *self.kept();
-        *uses += 1;
-        if sessions.len() >= self.max_sessions.get() && !sessions.contains_key(session_id) {
-            let oldest = sessions.iter().min_by_key(|(_, (used, _))| *used).map(|(oldest, _)| oldest.clone());
-            oldest.and_then(|oldest| sessions.remove(&oldest));
+        if self.max_sessions > 0 {
+            self.kept().add(session_id, messages, self.max_sessions);
         }
-        let (used, transcript) = sessions.entry(session_id.to_owned()).or_default();
-        *used = *uses;
-        transcript.extend_from_slice(messages);
         std::future::ready(Ok(())).boxed()
     }
 
@@ -130,9 +151,20 @@ impl SessionStore for InMemory {
     }
 
     fn forget<'a>(&'a self, session_id: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        self.kept().sessions.remove(session_id);
+        let Kept { sessions, by_use, .. } = &mut *self.kept();
+        if let Some((used, _)) = sessions.remove(session_id) {
+            by_use.remove(&used);
+        }
         std::future::ready(Ok(())).boxed()
     }
+}
+
+/// How long the session store may take for what it is asked once, in ms.
+pub(crate) const STORE_LIMIT_MS: u64 = 10_000;
+
+/// The session store was given up.
+pub(crate) fn given_up(when: &str) -> Error {
+    Error::new(codes::SESSION_ERROR, format!("the session store was not done when {when}"))
 }
 
 /// The sessions of a runtime.
@@ -246,7 +278,7 @@ mod tests {
     }
 
     fn in_memory(max_sessions: usize) -> InMemory {
-        InMemory::new(NonZeroUsize::new(max_sessions).unwrap())
+        InMemory::new(max_sessions)
     }
 
     fn sessions() -> Arc<Sessions> {
@@ -293,6 +325,22 @@ mod tests {
         }
         assert_eq!(lengths, [2, 0, 1, 0]);
         store.forget("a").await.unwrap();
+        assert!(store.load("a").await.unwrap().is_empty());
+        // What was forgotten is nothing that makes room: the next two are both kept, and "c" is the one that goes.
+        for session in ["d", "e"] {
+            store.append(session, &[Arc::new(Message::text(Role::User, session))]).await.unwrap();
+        }
+        let mut lengths = Vec::new();
+        for session in ["c", "d", "e"] {
+            lengths.push(store.load(session).await.unwrap().len());
+        }
+        assert_eq!(lengths, [0, 1, 1]);
+    }
+
+    #[tokio::test]
+    async fn in_memory_keeps_nothing_where_it_may_keep_no_session() {
+        let store = in_memory(0);
+        store.append("a", &[Arc::new(Message::text(Role::User, "a"))]).await.unwrap();
         assert!(store.load("a").await.unwrap().is_empty());
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::Target;
 use super::cost::Usd;
+use super::effect::TimeLimit;
 use crate::error::{Error, codes};
 
 /// What one run may use. Nothing but the corrections of its output is limited that is not named.
@@ -102,6 +103,11 @@ impl RunBudget {
     #[must_use]
     pub fn unpriced(self, unpriced: Unpriced) -> RunBudget {
         RunBudget { unpriced, ..self }
+    }
+
+    /// When a run that keeps to both must have ended, in ms of its clock.
+    pub fn deadline(&self, time_limit: Option<&TimeLimit>) -> Option<u64> {
+        time_limit.map(|limit| limit.limit_ms).into_iter().chain(self.max_duration_ms).min()
     }
 
     /// Whether a run that may ask these targets, the agent's in their order, can keep to it.

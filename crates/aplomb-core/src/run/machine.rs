@@ -236,9 +236,7 @@ impl Turn<'_> {
             output,
         } = start;
         let EffectId(first) = self.state.next_effect();
-        let timeout_ms = time_limit.as_ref().map(|limit| limit.limit_ms);
-        let deadline = timeout_ms.into_iter().chain(budget.max_duration_ms).min();
-        let timer = deadline.map(|at| (EffectId(first), at));
+        let timer = budget.deadline(time_limit.as_ref()).map(|at| (EffectId(first), at));
         let session = remembers.then_some(EffectId(first + 1));
         self.record(Fact::Started {
             identity,

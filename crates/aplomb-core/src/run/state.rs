@@ -419,8 +419,7 @@ impl State {
 
     pub(super) fn deadline(&self) -> Option<u64> {
         let opening = self.opening.as_ref()?;
-        let timeout = opening.time_limit.as_ref().map(|limit| limit.limit_ms);
-        timeout.into_iter().chain(opening.budget.max_duration_ms).min()
+        opening.budget.deadline(opening.time_limit.as_ref())
     }
 
     /// Counts what the attempt under way used. Nothing, where nobody says so: it was not taken up.

@@ -11,17 +11,20 @@ use std::task::{Context, Poll};
 
 use aplomb_core::error::{Error, codes};
 use aplomb_core::event::{EventName, names};
-use aplomb_core::message::{Message, ToolCall};
+use aplomb_core::message::{Delta, Message, ToolCall};
 use aplomb_core::run::{
     Effect, EffectId, Finished, Identity, Input, Machine, OutputSchema, RunStart, State, TimerKind,
     panic_message,
 };
 use aplomb_core::tool::ToolSpec;
-use aplomb_llm::{Model, ModelRequest};
+use aplomb_llm::provider::{DeltaSink, Endpoint};
+use aplomb_llm::{Answer, AttemptFailed, Model, ModelRequest};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use secrecy::ExposeSecret;
 use serde_json::Value;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use benches::Benches;
@@ -32,7 +35,7 @@ use crate::host::RunClock;
 use crate::memory::Remembering;
 use crate::output::Check;
 use crate::request::Cancellation;
-use crate::session::{Held, Sessions};
+use crate::session::{Held, STORE_LIMIT_MS, Sessions, given_up};
 use crate::tools::{ToolContext, Toolbox};
 
 /// What a run is carried out with.
@@ -58,13 +61,22 @@ pub(crate) struct Driver {
 /// begins a little later, and wins.
 const TOGETHER_MS: u64 = 20;
 
-/// How long the session store may take to add a run's turn, in ms.
-const APPEND_LIMIT_MS: u64 = 10_000;
 /// What a model is asked.
 struct Asked {
     messages: Vec<Arc<Message>>,
     tools: Arc<[ToolSpec]>,
     output: Option<Arc<OutputSchema>>,
+}
+
+impl Asked {
+    fn request<'a>(&'a self, identity: &'a Identity) -> ModelRequest<'a> {
+        ModelRequest {
+            run_id: &identity.run_id,
+            messages: &self.messages,
+            tools: &self.tools,
+            output: self.output.as_deref(),
+        }
+    }
 }
 
 /// The session, while it is the run's.
@@ -90,7 +102,7 @@ impl Driver {
         let mut state = Box::<State>::default();
         let mut in_flight = InFlight::default();
         start.benches = self.bench_news(&mut in_flight);
-        let deadline = deadline(&start);
+        let deadline = start.budget.deadline(start.time_limit.as_ref());
         let mut input = Input::Started(start);
         loop {
             let (at, entropy) = (self.clock.at(), self.clock.entropy());
@@ -256,16 +268,12 @@ impl Driver {
     /// Adds it to the session's transcript. The run has its answer, which it does not lose by a store that fails, or that
     /// is not done when the run must end.
     async fn append(&self, identity: &Identity, messages: &[Arc<Message>], deadline: Option<u64>) {
-        let limit = self.clock.at().saturating_add(APPEND_LIMIT_MS).min(deadline.unwrap_or(u64::MAX));
-        let given_up = |why: &str| {
-            let message = format!("the session store was not done when {why}");
-            Err(Error::new(codes::SESSION_ERROR, message))
-        };
+        let limit = self.clock.at().saturating_add(STORE_LIMIT_MS).min(deadline.unwrap_or(u64::MAX));
         let appended = tokio::select! {
             biased;
             appended = self.sessions.append(&identity.session_id, messages) => appended,
-            () = self.cancellation.cancelled() => given_up("the run was cancelled"),
-            () = self.clock.sleep_until(limit, false) => given_up("its time was up"),
+            () = self.cancellation.cancelled() => Err(given_up("the run was cancelled")),
+            () = self.clock.sleep_until(limit, false) => Err(given_up("its time was up")),
         };
         if let Err(error) = appended {
             tell_of(&self.publisher, names::SESSION_APPEND_FAILED, identity, &error);
@@ -296,13 +304,15 @@ impl Driver {
                 publisher.learn(key.expose_secret());
             }
             let mut deltas = publisher.wants_deltas().then(|| publisher.delta_sink(announce_restart));
-            let request = ModelRequest {
-                run_id: &identity.run_id,
-                messages: &asked.messages,
-                tools: &asked.tools,
-                output: asked.output.as_deref(),
+            let sink = deltas.as_mut().map(|sink| sink as DeltaSink<'_>);
+            let asked = match model.config().endpoint {
+                Endpoint::Service(_) => match ask_apart(model, identity, asked, credential, sink).await {
+                    Ok(asked) => asked,
+                    Err(message) => return Input::EffectPanicked { effect, message },
+                },
+                _ => model.ask_with(asked.request(&identity), key, sink).await,
             };
-            match model.ask_with(request, key, deltas.as_mut().map(|sink| sink as _)).await {
+            match asked {
                 Ok(answer) => {
                     if deltas.is_none() {
                         publisher.publish_whole(&answer.reply.message, announce_restart);
@@ -358,16 +368,7 @@ impl Driver {
                     }
                 }
             };
-            match joined {
-                Ok(input) => input,
-                Err(joined) => {
-                    let message = match joined.try_into_panic() {
-                        Ok(panic) => panic_message(&*panic).to_owned(),
-                        Err(_) => "the task was aborted".to_owned(),
-                    };
-                    Input::EffectPanicked { effect, message }
-                }
-            }
+            joined.unwrap_or_else(|joined| Input::EffectPanicked { effect, message: why_ended(joined) })
         }
     }
 }
@@ -404,10 +405,44 @@ impl InFlight {
     }
 }
 
-/// When the run must have ended, on its own clock.
-fn deadline(start: &RunStart) -> Option<u64> {
-    let limit = start.time_limit.as_ref().map(|limit| limit.limit_ms);
-    limit.into_iter().chain(start.budget.max_duration_ms).min()
+/// Asks a model in this process, in a task of its own, so that one that computes for long does not hold up the run's clocks.
+/// What comes of the answer is handed on here, in the run: an attempt that is given up tells nobody anything more.
+///
+/// # Errors
+///
+/// With what it panicked.
+#[expect(clippy::disallowed_methods, reason = "the task ends with the attempt: its handle aborts it on drop")]
+async fn ask_apart(
+    model: Arc<Model>,
+    identity: Arc<Identity>,
+    asked: Asked,
+    credential: Option<Credential>,
+    sink: Option<DeltaSink<'_>>,
+) -> Result<Result<Answer, AttemptFailed>, String> {
+    let (deltas, mut coming) = unbounded_channel();
+    let hand_on = move |delta: &Delta| {
+        let _nobody_listens = deltas.send(delta.clone());
+    };
+    let mut deltas = sink.is_some().then_some(hand_on);
+    let task = AbortOnDropHandle::new(tokio::spawn(async move {
+        let sink = deltas.as_mut().map(|sink| sink as DeltaSink<'_>);
+        model.ask_with(asked.request(&identity), credential.as_ref().map(Credential::secret), sink).await
+    }));
+    if let Some(sink) = sink {
+        // The channel is closed when the task is over.
+        while let Some(delta) = coming.recv().await {
+            sink(&delta);
+        }
+    }
+    task.await.map_err(why_ended)
+}
+
+/// Why a task gave nothing.
+fn why_ended(joined: JoinError) -> String {
+    match joined.try_into_panic() {
+        Ok(panic) => panic_message(&*panic).to_owned(),
+        Err(_) => "the task was aborted".to_owned(),
+    }
 }
 
 /// Tells of a failure that the run survives.

@@ -53,7 +53,8 @@ pub trait Tool: Send + Sync + 'static {
 pub struct ToolContext {
     /// The run.
     pub run_id: String,
-    /// Its session.
+    /// Its session. The run has it until it ends: a tool that runs an agent in it, too, would wait for itself, and be refused
+    /// after `session.lock_timeout_ms`. Let that run have a session of its own.
     pub session_id: String,
     /// Its agent.
     pub agent_id: String,

@@ -1,5 +1,3 @@
-use std::num::NonZeroUsize;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -98,14 +96,15 @@ impl Default for SessionConfig {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InMemoryConfig {
-    /// How many sessions. Of one more, that which was used the longest ago is forgotten; what agents remember of it is not.
-    #[schemars(range(min = 1, max = 10_000_000), example = 10_000)]
-    pub max_sessions: NonZeroUsize,
+    /// How many sessions. Of one more, that which was used the longest ago is forgotten; what agents remember of it is not. 0
+    /// keeps none.
+    #[schemars(range(max = 10_000_000), example = 10_000)]
+    pub max_sessions: usize,
 }
 
 impl Default for InMemoryConfig {
     fn default() -> InMemoryConfig {
-        InMemoryConfig { max_sessions: NonZeroUsize::MIN.saturating_add(999) }
+        InMemoryConfig { max_sessions: 1_000 }
     }
 }
 

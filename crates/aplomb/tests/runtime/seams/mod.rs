@@ -5,6 +5,7 @@ mod assemblers;
 mod executors;
 mod providers;
 mod stores;
+mod unruly;
 
 use aplomb::config::Config;
 use aplomb::plugins::Registry;

@@ -25,7 +25,7 @@ use crate::support::*;
 
 /// One step of an answer.
 #[derive(Clone)]
-enum Step {
+pub(super) enum Step {
     Event(StreamEvent),
     Fails(Box<Failure>),
     Hangs,
@@ -34,20 +34,20 @@ enum Step {
 
 /// Serves one answer after the other, and the last one for ever.
 #[derive(Clone)]
-struct Served {
+pub(super) struct Served {
     answers: Arc<Vec<Vec<Step>>>,
     asked: Arc<Mutex<Vec<String>>>,
-    offers: &'static [Capability],
+    pub(super) offers: &'static [Capability],
 }
 
-fn serving(answers: impl IntoIterator<Item = Vec<Step>>) -> Served {
+pub(super) fn serving(answers: impl IntoIterator<Item = Vec<Step>>) -> Served {
     let answers = Arc::new(answers.into_iter().collect());
     Served { answers, asked: Arc::default(), offers: &[Capability::Tools] }
 }
 
 impl Served {
     /// The requests so far, each as what it says.
-    fn asked(&self) -> Vec<String> {
+    pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -74,24 +74,24 @@ impl ModelService for Served {
     }
 }
 
-fn says(text: &str) -> Step {
+pub(super) fn says(text: &str) -> Step {
     Step::Event(StreamEvent::Delta(Delta::Text { text: text.to_owned() }))
 }
 
-fn ends() -> Step {
+pub(super) fn ends() -> Step {
     Step::Event(StreamEvent::Finish(FinishReason::Stop))
 }
 
-fn answer(words: &[&str]) -> Vec<Step> {
+pub(super) fn answer(words: &[&str]) -> Vec<Step> {
     words.iter().map(|word| says(word)).chain([ends()]).collect()
 }
 
-fn fails(failure: Failure) -> Vec<Step> {
+pub(super) fn fails(failure: Failure) -> Vec<Step> {
     vec![Step::Fails(Box::new(failure))]
 }
 
 /// An agent of that service, and a provider over TCP that nobody asks.
-fn served(service: &Served) -> Setup {
+pub(super) fn served(service: &Served) -> Setup {
     let service = service.clone();
     Setup::new(always(text("over TCP")))
         .plugins(move |registry| registry.provider("served", move |_: NoConfig| Ok(service.clone())))

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aplomb::config::Config;
 use aplomb::event::names;
+use aplomb::host::{Host, SystemHost};
 use aplomb::plugins::{NoConfig, Registry};
 use aplomb::{
     Cancellation, Error, Event, Message, RunRequest, Runtime, SessionStore, StopReason, Subscriber, codes,
@@ -275,7 +276,7 @@ impl Subscriber for Notes {
 }
 
 #[tokio::test]
-async fn what_a_store_is_told_as_a_credential_is_in_no_event() {
+async fn what_a_store_is_told_as_a_credential_is_in_no_event_and_no_error() {
     #[derive(Deserialize, JsonSchema)]
     struct Safe {
         password: String,
@@ -288,11 +289,14 @@ async fn what_a_store_is_told_as_a_credential_is_in_no_event() {
         }
 
         fn load<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Arc<Message>>, Error>> {
-            Box::pin(std::future::ready(Ok(Vec::new())))
+            let cause = std::io::Error::other(format!("at {}", self.0));
+            let error = Error::foreign(codes::TOOL_UNAVAILABLE, cause);
+            Box::pin(std::future::ready(Err(error)))
         }
 
         fn forget<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-            Box::pin(std::future::ready(Ok(())))
+            let error = Error::new(codes::SESSION_ERROR, format!("{} does not open it", self.0));
+            Box::pin(std::future::ready(Err(error.with_hint(format!("try {}", self.0)))))
         }
     }
     let script = json!({ "steps": [{ "reply": { "message": { "text": "ok" } } }] });
@@ -308,8 +312,101 @@ async fn what_a_store_is_told_as_a_credential_is_in_no_event() {
         .build()
         .unwrap();
     assert_eq!(runtime.run_detailed(hi()).await.unwrap().final_output.as_deref(), Some("ok"));
+    let read = runtime.transcript("s").await.unwrap_err();
+    let closed = runtime.close_session("s").await.unwrap_err();
+    for error in [read, closed] {
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
+        let told = causes.map(|error| format!("{error} {error:?}")).collect::<String>();
+        let told = format!("{told} {:?} {:?}", error.hint(), error.details());
+        assert_eq!((error.code(), error.context("session_id")), (codes::SESSION_ERROR, Some(&json!("s"))));
+        assert!(told.contains("[redacted]") && !told.contains("canary"), "{told}");
+    }
     let notes = notes.lock().unwrap();
     assert!(notes[0].contains("[redacted] does not open it") && !notes[0].contains("canary"), "{notes:?}");
+}
+
+/// Says what it was told, in place of being made.
+#[derive(Deserialize, JsonSchema)]
+struct Telltale {
+    token: String,
+}
+
+impl Telltale {
+    fn made<T>(self) -> Result<T, Error> {
+        Err(Error::new(codes::PLUGIN_ERROR, format!("nothing opens with {}", self.token)))
+    }
+}
+
+#[test]
+fn what_a_plugin_is_told_as_a_credential_is_in_no_error_of_its_making() {
+    let registry = || {
+        Registry::new()
+            .session("telltale", |config: Telltale| config.made::<Shelf>())
+            .events("telltale", |config: Telltale| config.made::<Notes>())
+            .tool("telltale", |config: Telltale| config.made::<aplomb::tools::Calc>())
+    };
+    let plugin = json!({ "impl": "telltale", "config": { "token": "canary-0123456789" } });
+    let mut tool = plugin.clone();
+    tool["id"] = json!("tool");
+    for (key, part) in [("session", plugin.clone()), ("events", plugin), ("tools", json!([tool]))] {
+        let error = refused(registry(), |document| match key {
+            "tools" => document["agents"][0]["tools"] = part,
+            _ => document[key] = part,
+        });
+        let told = format!("{error} {:?}", error.details());
+        assert_eq!(error.code(), codes::PLUGIN_ERROR, "{told}");
+        assert!(told.contains("nothing opens with [redacted]") && !told.contains("canary"), "{told}");
+    }
+}
+
+/// A host on which 10 s are over at once.
+struct Hurried;
+
+impl Host for Hurried {
+    fn now(&self) -> Instant {
+        SystemHost.now()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        SystemHost.wall_ms()
+    }
+
+    fn entropy(&self) -> u64 {
+        SystemHost.entropy()
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        if time == Duration::from_secs(10) {
+            return Box::pin(std::future::ready(()));
+        }
+        SystemHost.sleep(time)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_hangs_is_given_up_after_10_s_and_by_then_the_agents_remember_nothing() {
+    let lab = Setup::new(always(text("ok")))
+        .plugins(shelf)
+        .agent(|agent| agent["memory"] = json!({ "type": "buffer", "config": {} }))
+        .document(|document| document["session"] = json!({ "impl": "shelf", "config": { "does": "hang" } }))
+        .build(|builder| builder.host(Hurried))
+        .start()
+        .await;
+    let briefly = |input: &str| turn("s", input).timeout(Duration::from_millis(400));
+    lab.run(briefly("one")).await.output.unwrap();
+    let second = lab.run(briefly("two")).await;
+    assert_eq!(said(&second.log[0]), pairs(&[("user", "one"), ("assistant", "ok"), ("user", "two")]));
+    let read = in_time(lab.runtime.transcript("s")).await.unwrap_err();
+    let closed = in_time(lab.runtime.close_session("s")).await.unwrap_err();
+    for error in [read, closed] {
+        assert_eq!(
+            (error.code(), error.message()),
+            (codes::SESSION_ERROR, "the session store was not done when its time was up")
+        );
+    }
+    // And the session is nobody's.
+    let third = lab.run(briefly("three")).await;
+    assert_eq!(said(&third.log[0]), pairs(&[("user", "three")]));
 }
 
 #[test]
@@ -328,9 +425,9 @@ fn what_is_wrong_with_a_store_is_named_with_its_path() {
             Some("did you mean \"shelf\"?"),
         ),
         (
-            json!({ "type": "in_memory", "config": { "max_sessions": 0 } }),
+            json!({ "type": "in_memory", "config": { "max_sessions": 10_000_001 } }),
             codes::PLUGIN_CONFIG,
-            "session.config.max_sessions: 0 is not in 1..=10000000",
+            "session.config.max_sessions: 10000001 is not in 0..=10000000",
             None,
         ),
     ] {
