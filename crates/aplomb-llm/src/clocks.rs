@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aplomb_core::failure::TransportKind;
+use aplomb_core::failure::{Failure, Phase, TransportKind};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 /// `llm.timeouts`: how long an attempt may take, and how long it may do nothing.
@@ -135,4 +135,9 @@ pub(crate) fn wall_ms() -> u64 {
 /// A scripted pause of the mock, which plays a network and so takes a network's real time.
 pub(crate) async fn pause(pause: Duration) {
     tokio::time::sleep(pause).await;
+}
+
+pub(crate) fn timed_out(phase: Phase, limit: TransportKind) -> Box<Failure> {
+    let text = limit.setting().map(|setting| format!("timed out ({setting})")).unwrap_or_default();
+    Box::new(Failure::transport(phase, limit, &text))
 }

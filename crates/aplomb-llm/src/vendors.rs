@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::provider::{Endpoint, ModelConfig};
+use crate::model::{Endpoint, ModelConfig};
 use crate::wire::{AnswerLimit, Quirks, Schemas, Wire, encoded};
 
 /// A vendor: begins as [`Vendor::new`], and says where it differs.

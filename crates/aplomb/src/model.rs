@@ -7,7 +7,7 @@ use aplomb_core::error::{Error, codes};
 use aplomb_core::message::CallIds;
 use aplomb_core::redact;
 use aplomb_core::run::{Capability, Pricing, Target};
-use aplomb_llm::provider::Endpoint;
+use aplomb_llm::model::Endpoint;
 use aplomb_llm::service::{ModelService, Service};
 use aplomb_llm::vendors::{Place, Vendor, Wanted};
 use aplomb_llm::wire::{Schemas, Wire};

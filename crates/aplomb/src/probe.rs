@@ -8,7 +8,7 @@ use aplomb_core::failure::classify::classify;
 use aplomb_core::failure::{Anomaly, Failure, Phase, Reason};
 use aplomb_core::message::{Message, Role};
 use aplomb_llm::ModelRequest;
-use aplomb_llm::provider::Endpoint;
+use aplomb_llm::model::Endpoint;
 use futures_util::StreamExt;
 use secrecy::{ExposeSecret, SecretString};
 

@@ -10,7 +10,7 @@ use aplomb_core::message::{Block, FinishReason, ImageSource, Message, Reply, Rol
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server::FaultServer;
-use aplomb_llm::provider::Endpoint;
+use aplomb_llm::model::Endpoint;
 use aplomb_llm::wire::gemini::{decode_body, path, request_body};
 use aplomb_llm::wire::{Parameters, Wire};
 use aplomb_llm::{Model, ModelConfig, ModelRequest};

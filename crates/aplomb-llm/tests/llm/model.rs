@@ -6,7 +6,7 @@ use std::time::Duration;
 use aplomb_core::failure::{Anomaly, BODY_LIMIT, Failure, Phase, TransportKind};
 use aplomb_core::message::{Block, Delta, ImageSource, Message, Role};
 use aplomb_faultlab::script::Script;
-use aplomb_llm::provider::Endpoint;
+use aplomb_llm::model::Endpoint;
 use aplomb_llm::wire::{self, CachePoint, Parameters, Wire};
 use aplomb_llm::{Answer, AttemptFailed, Model, ModelConfig, ModelRequest, StreamMode};
 use serde_json::{Value, json};

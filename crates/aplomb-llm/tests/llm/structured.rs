@@ -7,7 +7,7 @@ use aplomb_core::message::{Message, Role};
 use aplomb_core::run::OutputSchema;
 use aplomb_core::tool::ToolSpec;
 use aplomb_faultlab::script::Script;
-use aplomb_llm::provider::Endpoint;
+use aplomb_llm::model::Endpoint;
 use aplomb_llm::vendors::{self, ApiStyle, Wanted};
 use aplomb_llm::wire::{Schemas, Wire};
 use aplomb_llm::{ModelConfig, ModelRequest};

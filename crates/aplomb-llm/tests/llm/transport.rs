@@ -9,7 +9,7 @@ use aplomb_core::failure::{Failure, Phase, TransportKind};
 use aplomb_core::message::{Message, Role};
 use aplomb_faultlab::script::Script;
 use aplomb_faultlab::server::FaultServer;
-use aplomb_llm::provider::Endpoint;
+use aplomb_llm::model::Endpoint;
 use aplomb_llm::wire::Wire;
 use aplomb_llm::{Answer, AttemptFailed, Model, ModelConfig, ModelRequest, StreamMode};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use aplomb_core::Error;
 use aplomb_core::message::CallIds;
-use aplomb_llm::provider::Endpoint;
+use aplomb_llm::model::Endpoint;
 use aplomb_llm::vendors::{ALL, ApiStyle, Place, Wanted, find};
 use aplomb_llm::wire::Wire;
 use aplomb_llm::{Model, ModelConfig};

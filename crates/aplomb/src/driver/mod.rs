@@ -17,7 +17,7 @@ use aplomb_core::run::{
     panic_message,
 };
 use aplomb_core::tool::ToolSpec;
-use aplomb_llm::provider::{DeltaSink, Endpoint};
+use aplomb_llm::model::{DeltaSink, Endpoint};
 use aplomb_llm::{Answer, AttemptFailed, Model, ModelRequest};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
