@@ -170,6 +170,13 @@ impl Redactor {
             Value::String(text) => *text = self.string(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
             Value::Object(fields) => {
+                // A name is a text like any other. Of two that come to the same, one is left.
+                let told: Vec<_> = fields.keys().filter(|key| self.string(key) != **key).cloned().collect();
+                for key in told {
+                    if let Some(field) = fields.remove(&key) {
+                        fields.insert(self.string(&key), field);
+                    }
+                }
                 for (key, field) in fields {
                     if self.keys.contains(&normal(key)) && !field.is_null() {
                         *field = Value::String(MARK.to_owned());

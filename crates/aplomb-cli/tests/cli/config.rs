@@ -216,6 +216,19 @@ fn list_plugins_lists_all_seams_and_says_what_comes_later() {
 // ---- config show.
 
 #[test]
+fn config_show_redacts_a_credential_in_place_of_a_key() {
+    let key = "sk-ant-api03-canary4711canary";
+    let mut llm = json!({"provider": "anthropic", "model": "m", "extra_body": {}});
+    llm["extra_body"][key] = json!(1);
+    let shown = file(&json!({"version": "1.0", "agents": [{"id": "a", "llm": llm}]}).to_string());
+    let path = shown.path().to_str().unwrap();
+    let redacted = call(&["config", "show", path, "--redact"]);
+    assert_eq!(redacted.code, Some(0));
+    let body = redacted.json()["agents"][0]["llm"]["extra_body"].clone();
+    assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["[redacted]"]);
+}
+
+#[test]
 fn config_show_writes_a_config_that_says_the_same_in_each_form_and_no_secret() {
     let secret = "canary-value-4711";
     let llm = json!({"provider": "anthropic", "model": "${APLOMB_TEST_MODEL}",

@@ -412,6 +412,18 @@ async fn an_argument_that_is_called_a_secret_comes_out_nowhere_and_the_tool_gets
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_secret_in_place_of_a_name_comes_out_nowhere_and_the_tool_gets_it() {
+    let (secret, control) = (fresh(), fresh());
+    let mut arguments = json!({});
+    arguments[&secret] = json!({ control.as_str(): 1 });
+    let probe = Probe::saying("x");
+    let sinks = listen(|| with_probe(&secret, &arguments, probe.clone())).await;
+    sinks.saw_something(&["events", "result", "chunks"]);
+    assert_eq!((sinks.with(&secret), sinks.with(&control)), (vec![], INSIDE.to_vec()));
+    assert_eq!(probe.calls()[0], arguments);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_config_says_which_names_are_secrets() {
     let (secret, control) = (fresh(), fresh());
     let document = |address: &str| {
