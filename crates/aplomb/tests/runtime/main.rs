@@ -16,6 +16,7 @@ mod crossing;
 mod faults;
 mod outcomes;
 mod outputs;
+mod own_errors;
 mod policy;
 mod promises;
 mod remedies;
