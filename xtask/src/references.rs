@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use aplomb_core::error::{Code, codes};
-use aplomb_core::event::names;
+use aplomb_core::event::{PENDING, names};
 use aplomb_core::failure::Reason;
 
 use crate::{config, faultlab};
@@ -109,13 +109,20 @@ fn errors() -> String {
 }
 
 fn events() -> String {
-    let mut text = format!("# Events\n\n{NOTE}");
-    text.push_str("| event | always in the payload | sometimes |\n|---|---|---|\n");
+    let comes_with = |name| PENDING.iter().find(|(pending, _)| *pending == name).map(|(_, with)| *with);
     let list =
         |fields: &[&str]| fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
-    for name in names::ALL {
+    let mut text = format!("# Events\n\n{NOTE}");
+    text.push_str("| event | always in the payload | sometimes |\n|---|---|---|\n");
+    for name in names::ALL.iter().filter(|name| comes_with(**name).is_none()) {
         let _never_fails =
             writeln!(text, "| `{name}` | {} | {} |", list(name.required()), list(name.optional()));
+    }
+    text.push_str("\n## Events that come later\n\n");
+    text.push_str("| event | with | always in the payload | sometimes |\n|---|---|---|---|\n");
+    for (name, with) in PENDING {
+        let (required, optional) = (list(name.required()), list(name.optional()));
+        let _never_fails = writeln!(text, "| `{name}` | {with} | {required} | {optional} |");
     }
     text
 }

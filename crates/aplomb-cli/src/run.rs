@@ -73,8 +73,7 @@ async fn carry_out(
         None => only_agent(&config)?,
     };
     let budget = arguments.budget.budget();
-    let builder = Runtime::builder(config).plugins(registry).only(agent_id.as_str());
-    builder.check_budget(&budget)?;
+    let builder = Runtime::builder(config).plugins(registry).only(agent_id.as_str()).keeping_to(budget);
     let runtime = match format {
         Format::Text => builder.subscriber(Progress::new(terminal, output.clone())),
         Format::Events => builder.subscriber(EventLines(output.clone())),

@@ -187,6 +187,34 @@ events! {
     COOLDOWN_ENDED:            "cooldown.ended",                  [],                                                   [];
 }
 
+/// The events that nothing announces yet, and what they come with.
+pub const PENDING: &[(EventName, &str)] = &[
+    (names::RUN_CHECKPOINT_SAVED, "durable runs"),
+    (names::RUN_CHECKPOINT_FAILED, "durable runs"),
+    (names::RUN_RESUME_ATTEMPTED, "durable runs"),
+    (names::RUN_RESUME_SUCCEEDED, "durable runs"),
+    (names::RUN_RESUME_EXHAUSTED, "durable runs"),
+    (names::RUN_IDEMPOTENCY_WARNING, "durable runs"),
+    (names::CONTEXT_ASSEMBLE_STARTED, "the context assemblers"),
+    (names::CONTEXT_ASSEMBLE_COMPLETED, "the context assemblers"),
+    (names::MEMORY_INJECT_STARTED, "memories that are bounded"),
+    (names::MEMORY_INJECT_COMPLETED, "memories that are bounded"),
+    (names::MEMORY_WRITEBACK_STARTED, "memories that are bounded"),
+    (names::MEMORY_WRITEBACK_COMPLETED, "memories that are bounded"),
+    (names::PATTERN_PHASE, "patterns that plan"),
+    (names::PATTERN_PLAN_CREATED, "patterns that plan"),
+    (names::PATTERN_STEP_STARTED, "patterns that plan"),
+    (names::PATTERN_STEP_FINISHED, "patterns that plan"),
+    (names::TOOL_APPROVAL_NEEDED, "approvals"),
+    (names::TOOL_BATCH_STARTED, "batches of tool calls"),
+    (names::TOOL_BATCH_COMPLETED, "batches of tool calls"),
+    (names::TOOL_BACKGROUND_SUBMITTED, "tools in the background"),
+    (names::TOOL_BACKGROUND_POLLED, "tools in the background"),
+    (names::TOOL_BACKGROUND_COMPLETED, "tools in the background"),
+    (names::COOLDOWN_STARTED, "the gate"),
+    (names::COOLDOWN_ENDED, "the gate"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -106,6 +106,11 @@ impl ModelConfig {
         wire: Wire,
         endpoint: Endpoint,
     ) -> ModelConfig {
+        let mut quirks = Quirks::default();
+        if let Endpoint::Mock(_) = endpoint {
+            // A script answers what it answers, and is shown what a model would be told.
+            quirks.schemas = Schemas::Never;
+        }
         ModelConfig {
             provider: provider.into(),
             model: model.into(),
@@ -118,7 +123,7 @@ impl ModelConfig {
             cache: Vec::new(),
             extra_body: Map::new(),
             query: Vec::new(),
-            quirks: Quirks::default(),
+            quirks,
             call_ids: wire.call_ids(),
             timeouts: Timeouts::default(),
         }
@@ -160,15 +165,10 @@ impl ModelConfig {
     ///
     /// If it cannot be written as JSON.
     pub fn request(&self, request: ModelRequest<'_>, stream: bool) -> serde_json::Result<Request> {
-        // A script answers what it answers, and is shown what a model would be told.
-        let mut quirks = self.quirks;
-        if !matches!(self.endpoint, Endpoint::Http { .. }) {
-            quirks.schemas = Schemas::Never;
-        }
         let with_tools = !request.tools.is_empty();
-        let told = request
-            .output
-            .map(|output| (output, structured::told(output, &self.model, self.wire, quirks, with_tools)));
+        let told = request.output.map(|output| {
+            (output, structured::told(output, &self.model, self.wire, self.quirks, with_tools))
+        });
         let (format, messages) = match told {
             None => (None, Cow::Borrowed(request.messages)),
             Some((_, Told::Natively(format))) => (Some(format), Cow::Borrowed(request.messages)),

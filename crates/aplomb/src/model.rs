@@ -54,9 +54,8 @@ impl Asked {
             }
             _ => vec![Capability::Tools, Capability::Images],
         };
-        let is_script = matches!(config.endpoint, Endpoint::Mock(_));
         offers.retain(|offer| *offer != Capability::StructuredOutput);
-        if config.quirks.schemas != Schemas::Never && !is_script {
+        if config.quirks.schemas != Schemas::Never {
             offers.push(Capability::StructuredOutput);
         }
         let model = Model::new(config)?;

@@ -99,7 +99,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Has [`validate`](RuntimeBuilder::validate) look whether each agent could keep to a budget, too.
+    /// Makes agents ready that could keep to a budget alone: a limit of cost that would go by a model without a price is
+    /// refused, as each run with that budget would be.
     #[must_use]
     pub fn keeping_to(mut self, budget: RunBudget) -> RuntimeBuilder {
         self.budget = Some(budget);
@@ -114,7 +115,8 @@ impl RuntimeBuilder {
     ///
     /// As [`build`](RuntimeBuilder::build).
     pub fn validate(mut self, strict: bool) -> Result<Vec<Warning>, Error> {
-        let over = self.budget.as_ref().map(|budget| self.cannot_keep_to(budget)).transpose()?;
+        // Told together with what is suspicious.
+        let over = self.budget.take().map(|budget| self.cannot_keep_to(&budget)).transpose()?;
         let suspicions = self.config.suspicions(&self.registry);
         let warnings = self.config.warnings(&suspicions);
         let given = self.config.clone();
@@ -158,16 +160,7 @@ impl RuntimeBuilder {
         overview.map_err(|error| self.redactor().error(error).or_context("agent_id", agent_id))
     }
 
-    /// Looks whether each agent could keep to a budget. Sends nothing, and needs no key.
-    ///
-    /// # Errors
-    ///
-    /// `user.invalid_input` where nobody could; `config.validation` with the place where a limit of cost would go by a model
-    /// without a price.
-    pub fn check_budget(&self, budget: &RunBudget) -> Result<(), Error> {
-        self.config.all_of(&self.cannot_keep_to(budget)?)
-    }
-
+    /// The agents that could not keep to a budget, and why.
     fn cannot_keep_to(&self, budget: &RunBudget) -> Result<Vec<(usize, Error)>, Error> {
         budget.check([])?;
         let refused = self.chosen().filter_map(|(index, agent)| {
@@ -216,6 +209,9 @@ impl RuntimeBuilder {
         };
         self.config.check(&self.registry, only)?;
         check_declared(self.registry.errors())?;
+        if let Some(budget) = &self.budget {
+            self.config.all_of(&self.cannot_keep_to(budget)?)?;
+        }
         let mut redactor = self.redactor();
         let mut agents = BTreeMap::new();
         let mut refused = Vec::new();

@@ -216,6 +216,18 @@ fn list_plugins_lists_all_seams_and_says_what_comes_later() {
 // ---- config show.
 
 #[test]
+fn a_script_has_no_use_for_a_way_of_telling_schemas() {
+    let scripted = config(json!([says("hi")]));
+    let path = scripted.path().to_str().unwrap();
+    for (mode, code) in [("auto", 0), ("native", 2), ("instructions", 2)] {
+        let set = format!("agents.0.llm.output_schema={mode}");
+        let told = call(&["validate", path, "--set", &set]);
+        assert_eq!(told.code, Some(code), "{mode}: {}", told.stderr);
+        assert_eq!(told.stderr.contains("output_schema: mock sends nothing"), code == 2, "{}", told.stderr);
+    }
+}
+
+#[test]
 fn config_show_redacts_a_credential_in_place_of_a_key() {
     let key = "sk-ant-api03-canary4711canary";
     let mut llm = json!({"provider": "anthropic", "model": "m", "extra_body": {}});

@@ -237,7 +237,9 @@ impl Check<'_> {
                     "such as {\"steps\": [{\"reply\": {\"message\": {\"text\": \"hi\"}}}]}",
                 );
             }
-            for key in OF_KEYS.iter().chain(&OF_SENDING).filter(|key| is_set(key)) {
+            let mode = llm.at(&["output_schema"]).and_then(Node::as_text);
+            let chosen = ["output_schema"].into_iter().filter(|_| mode.is_some_and(|mode| mode != "auto"));
+            for key in OF_KEYS.into_iter().chain(OF_SENDING).filter(is_set).chain(chosen) {
                 problem(key, "mock sends nothing".to_owned(), "remove the key, or choose another provider");
             }
         } else {

@@ -238,7 +238,7 @@ fn an_agent_that_is_made_ready_alone_keeps_its_place_and_its_neighbours_secrets(
     let runtime = Runtime::builder(config.clone()).only("assistant").build().unwrap();
     assert_eq!(runtime.list_agents(), ["assistant"]);
     let costs = Runtime::builder(config.clone()).only("assistant");
-    let error = costs.check_budget(&RunBudget::new().max_cost_usd(1.0)).err().unwrap();
+    let error = costs.keeping_to(RunBudget::new().max_cost_usd(1.0)).build().err().unwrap();
     assert_eq!(error.context("path"), Some(&json!("agents[1].llm")));
     assert!(error.message().starts_with("agents[1].llm: "), "{error}");
     config.agents[1].llm.retry.max_attempts = 0;

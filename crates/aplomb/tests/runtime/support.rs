@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aplomb::config::Config;
-use aplomb::event::{EventName, names};
+use aplomb::event::{EventName, PENDING, names};
 use aplomb::host::{Host, ScaledHost, SystemHost};
 use aplomb::plugins::{NoConfig, Registry};
 use aplomb::tools::{Tool, ToolContext};
@@ -441,6 +441,7 @@ pub(crate) fn check_events(events: &[Event]) {
     assert_eq!(sequences, (0..events.len() as u64).collect::<Vec<_>>());
     for event in events {
         assert_eq!(event.name.violations(&event.payload), [""; 0]);
+        assert!(PENDING.iter().all(|(pending, _)| *pending != event.name), "{} comes later", event.name);
         assert_eq!(event.run_id, events[0].run_id);
     }
     if let Some(last) = events.last() {

@@ -11,7 +11,7 @@ pub struct AgentConfig {
     /// How requests name it; unique.
     #[schemars(length(min = 1), example = &"assistant")]
     pub id: String,
-    /// How people name it.
+    /// How people name it. For them alone: Aplomb does not look at it.
     #[serde(default)]
     #[schemars(example = &"A calculator that keeps its composure")]
     pub name: Option<String>,
