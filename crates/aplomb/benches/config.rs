@@ -37,7 +37,8 @@ fn thousand() -> String {
 #[divan::bench]
 fn read_a_thousand_agents(bencher: divan::Bencher<'_, '_>) {
     let text = thousand();
-    bencher.bench(|| Config::from_text(&text, "agent.json", Format::Json).map(|config| config.agents.len()));
+    bencher
+        .bench(|| Loader::text(&text, "agent.json", Format::Json).load().map(|config| config.agents.len()));
 }
 
 #[divan::bench]
@@ -54,7 +55,7 @@ fn read_a_thousand_agents_and_set_two_values(bencher: divan::Bencher<'_, '_>) {
 fn read_and_build_a_thousand_agents(bencher: divan::Bencher<'_, '_>) {
     let text = thousand();
     bencher.bench(|| {
-        let config = Config::from_text(&text, "agent.json", Format::Json)?;
+        let config = Loader::text(&text, "agent.json", Format::Json).load()?;
         Runtime::builder(config).build()
     });
 }

@@ -18,7 +18,6 @@ mod report;
 mod schema;
 
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use aplomb_core::error::{Error, codes};
@@ -63,32 +62,14 @@ impl PartialEq for Loaded {
 }
 
 impl Config {
-    /// Reads a file alone: JSON, or YAML or TOML where its name ends so. A [`Loader`] lays the environment and flags over
-    /// it, too.
-    ///
-    /// # Errors
-    ///
-    /// As [`Loader::load`].
-    pub fn from_file(file: impl AsRef<Path>) -> Result<Config, Error> {
-        Loader::file(file).load()
-    }
-
-    /// Reads JSON; `name` is what messages call it.
+    /// Reads JSON alone; `name` is what messages call it. A [`Loader`] reads files and other forms, and lays the environment
+    /// and flags over them.
     ///
     /// # Errors
     ///
     /// As [`Loader::load`].
     pub fn from_json(text: &str, name: &str) -> Result<Config, Error> {
-        Config::from_text(text, name, Format::Json)
-    }
-
-    /// Reads a text alone; `name` is what messages call it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Loader::load`].
-    pub fn from_text(text: &str, name: &str, format: Format) -> Result<Config, Error> {
-        Loader::text(text, name, format).load()
+        Loader::text(text, name, Format::Json).load()
     }
 
     fn of_layers(

@@ -1,6 +1,6 @@
 //! Texts of every kind become values, or an error that names its place; never a panic.
 
-use aplomb::config::{Config, Format};
+use aplomb::config::{Config, Format, Loader};
 use aplomb::{Runtime, codes};
 use proptest::prelude::*;
 use proptest::test_runner::Config as Cases;
@@ -52,8 +52,8 @@ api_base = "http://127.0.0.1:1/v1"
 retry.max_attempts = 3
 "#;
     let json = Config::from_json(RIGHT, "agent.json").unwrap();
-    assert_eq!(Config::from_text(yaml, "agent.yaml", Format::Yaml).unwrap(), json);
-    assert_eq!(Config::from_text(toml, "agent.toml", Format::Toml).unwrap(), json);
+    assert_eq!(Loader::text(yaml, "agent.yaml", Format::Yaml).load().unwrap(), json);
+    assert_eq!(Loader::text(toml, "agent.toml", Format::Toml).load().unwrap(), json);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn the_end_of_a_files_name_says_what_it_is_written_in() {
     ] {
         let file = folder.path().join(name);
         std::fs::write(&file, text).unwrap();
-        let error = Config::from_file(&file).unwrap_err();
+        let error = Loader::file(&file).load().unwrap_err();
         // It was read, and what is in it was looked at.
         assert_eq!(error.code(), codes::CONFIG_VALIDATION, "{name}: {error}");
     }

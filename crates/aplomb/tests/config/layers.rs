@@ -273,6 +273,6 @@ fn a_runtime_from_a_config_file_and_the_command_line_read_the_same_environment()
     let runtime = Runtime::from_config(&file).unwrap();
     assert_eq!(runtime.list_agents(), ["other"]);
     // Who does not want that leaves it out.
-    assert_eq!(Config::from_file(&file).unwrap().agents[0].id, "assistant");
+    assert_eq!(Loader::file(&file).load().unwrap().agents[0].id, "assistant");
     assert_eq!(Loader::file(&file).set("agents.0.id=mine").load().unwrap().agents[0].id, "mine");
 }

@@ -1,6 +1,6 @@
 //! Configs to begin with.
 
-use aplomb::config::{Config, Format};
+use aplomb::config::{Format, Loader};
 use aplomb::{Error, Runtime};
 
 /// A config that is right.
@@ -37,7 +37,7 @@ pub(crate) fn load(text: &str, format: Format) -> Result<Runtime, Error> {
         Format::Yaml => "agent.yaml",
         _ => "agent.toml",
     };
-    Runtime::builder(Config::from_text(text, name, format)?).build()
+    Runtime::builder(Loader::text(text, name, format).load()?).build()
 }
 
 /// What is said of a config that is wrong.

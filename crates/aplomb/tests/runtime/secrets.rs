@@ -2,7 +2,7 @@
 use std::path::Path;
 
 use crate::support::*;
-use aplomb::config::Config;
+use aplomb::config::{Config, Loader};
 use aplomb::{Error, Runtime, codes};
 use serde_json::{Value, json};
 
@@ -250,7 +250,7 @@ fn a_document_that_is_no_json_is_named_with_line_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.json");
     std::fs::write(&file, &wrong).unwrap();
-    for error in [Config::from_file(&file).unwrap_err(), Runtime::from_config(&file).err().unwrap()] {
+    for error in [Loader::file(&file).load().unwrap_err(), Runtime::from_config(&file).err().unwrap()] {
         assert_eq!(error.code(), codes::CONFIG_LOAD);
         // Just behind the value that a comma has to follow.
         let (line, column) = place_of(&wrong, "\n        \"api_base\"");
